@@ -1,0 +1,39 @@
+//! Times as the protocol writes them: RFC 3339, UTC, whole seconds.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+
+/// `seconds` since the Unix epoch as RFC 3339 in UTC; `None` past the year
+/// 9999, which the format cannot write.
+pub fn rfc3339(seconds: i64) -> Option<String> {
+    const END_OF_9999: i64 = 253_402_300_799;
+    if !(0..=END_OF_9999).contains(&seconds) {
+        return None;
+    }
+    let time = DateTime::<Utc>::from_timestamp(seconds, 0)?;
+    Some(time.to_rfc3339_opts(SecondsFormat::Secs, true))
+}
+
+/// The seconds since the epoch that an RFC 3339 time stands for.
+pub fn parse_rfc3339(text: &str) -> Option<i64> {
+    Some(DateTime::parse_from_rfc3339(text).ok()?.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_rfc3339, rfc3339};
+
+    #[test]
+    fn whole_seconds_in_utc() {
+        assert_eq!(
+            rfc3339(1_788_609_600).as_deref(),
+            Some("2026-09-05T12:00:00Z")
+        );
+        assert_eq!(rfc3339(-1), None);
+        assert_eq!(rfc3339(i64::MAX), None);
+        assert_eq!(
+            parse_rfc3339("2026-09-05T14:00:00+02:00"),
+            Some(1_788_609_600)
+        );
+        assert_eq!(parse_rfc3339("yesterday"), None);
+    }
+}
