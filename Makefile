@@ -1,0 +1,65 @@
+# What a person or a packager types. `make test` is what CI runs.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+CARGO ?= cargo
+# `release`, or `debug` to install what `cargo build` made.
+TARGET ?= release
+CARGO_TARGET_DIR ?= target
+
+built := $(CARGO_TARGET_DIR)/$(TARGET)
+root := $(DESTDIR)$(PREFIX)
+bindir := $(root)/bin
+libdir := $(root)/lib/git-claim
+includedir := $(root)/include
+man1dir := $(root)/share/man/man1
+bashdir := $(root)/share/bash-completion/completions
+zshdir := $(root)/share/zsh/site-functions
+fishdir := $(root)/share/fish/vendor_completions.d
+
+commands := git-claim git-claims git-unclaim
+programs := $(commands) git-claim-server collab-lease
+
+.PHONY: all test lint demo bench docs install uninstall
+
+all:
+	$(CARGO) build --workspace --locked --release
+
+# Installs what the tests need, builds, and runs every test.
+test:
+	tests/run.sh
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+# Two people race for one issue on a throwaway forge.
+demo:
+	tests/demo.sh
+
+bench:
+	tests/bench.sh
+
+# Writes the man pages and completions anew from the code.
+docs:
+	SNAPSHOTS=overwrite $(CARGO) test -p git-claim --locked --test e2e docs
+
+# Builds nothing, so that `sudo make install` after `make` needs no toolchain.
+install:
+	umask 022 && install -d -m 755 $(bindir) $(libdir) $(includedir) $(man1dir) \
+		$(bashdir) $(zshdir) $(fishdir)
+	install -m 755 $(programs:%=$(built)/%) $(bindir)
+	install -m 644 $(built)/libgit_claim_plugin.so $(libdir)
+	install -m 644 plugin/include/git_claim_plugin.h $(includedir)
+	install -m 644 $(commands:%=man/%.1) $(man1dir)
+	for name in $(commands); do \
+		install -m 644 completions/$$name.bash $(bashdir)/$$name && \
+		install -m 644 completions/_$$name $(zshdir)/_$$name && \
+		install -m 644 completions/$$name.fish $(fishdir)/$$name.fish || exit 1; \
+	done
+
+uninstall:
+	rm -f $(programs:%=$(bindir)/%) $(libdir)/libgit_claim_plugin.so
+	rm -f $(includedir)/git_claim_plugin.h $(commands:%=$(man1dir)/%.1)
+	rm -f $(commands:%=$(bashdir)/%) $(commands:%=$(zshdir)/_%) $(commands:%=$(fishdir)/%.fish)
+	-rmdir $(libdir)

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Installs what the tests need and runs all of them: `make test`.
+#
+# On a Debian with a Rust toolchain, git and a C compiler nothing else has to be
+# there. As root, missing packages come through apt-get; anybody else is told
+# what to install.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf '== %s\n' "$*"; }
+die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# sshd and ip are where plain users do not look.
+PATH=$PATH:/usr/sbin:/sbin
+
+# program, and the Debian package that has it
+needed='cargo -
+git git
+cc gcc
+sshd openssh-server
+ssh openssh-client
+man man-db
+nm binutils
+setpriv util-linux
+zsh zsh
+fish fish'
+
+packages=()
+while read -r program package; do
+    command -v "$program" >/dev/null && continue
+    [ "$package" != - ] || die "there is no $program; see https://rustup.rs"
+    packages+=("$package")
+done <<<"$needed"
+
+if [ ${#packages[@]} -gt 0 ]; then
+    [ "$(id -u)" = 0 ] || die "these Debian packages are missing: ${packages[*]}
+hint: sudo apt-get install ${packages[*]}"
+    say "installing ${packages[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq </dev/null
+    # With runlevel 1, no daemon is started: the tests run an sshd of their own.
+    RUNLEVEL=1 apt-get install -qq --no-install-recommends "${packages[@]}" </dev/null >/dev/null
+fi
+
+say "building the workspace"
+cargo build --workspace --locked
+
+say "checking that the plugin does not build with panic=abort"
+if output=$(cargo check -p git-claim-plugin --locked --config 'profile.dev.panic="abort"' 2>&1); then
+    die "the plugin builds with panic=abort: a panic would take the forge down"
+fi
+grep -q 'error: .*panic' <<<"$output" ||
+    die "the plugin fails to build with panic=abort, but not for that reason:
+$output"
+
+if cargo nextest --version >/dev/null 2>&1; then
+    say "running the examples in the documentation"
+    cargo test --workspace --locked --doc --quiet
+    say "running the tests with cargo nextest"
+    exec cargo nextest run --workspace --locked --no-fail-fast
+fi
+say "running the tests"
+exec cargo test --workspace --locked --no-fail-fast
