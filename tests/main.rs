@@ -1,1 +1,31 @@
-//! End-to-end tests.
+//! End-to-end tests: the real programs, git, a real sshd, a real ledger.
+//!
+//! `make test` builds what they need beside the command and runs them. Each
+//! module is one theme; `support` holds what they stand on.
+
+// `cfg(test)` says to clippy that unwrap and panic are a test's way to fail.
+#[cfg(test)]
+mod support;
+
+#[cfg(test)]
+mod abi;
+#[cfg(test)]
+mod access;
+#[cfg(test)]
+mod claim;
+#[cfg(test)]
+mod connection;
+#[cfg(test)]
+mod exit_codes;
+#[cfg(test)]
+mod install;
+#[cfg(test)]
+mod killed;
+#[cfg(test)]
+mod ledger_file;
+#[cfg(test)]
+mod local;
+#[cfg(test)]
+mod race;
+#[cfg(test)]
+mod wire;

@@ -1,0 +1,159 @@
+//! The C ABI, from C: a program compiled with `cc` against the header.
+
+use std::collections::BTreeMap;
+use std::mem::{offset_of, size_of};
+use std::path::Path;
+
+use assert_cmd::Command;
+use assert_cmd::assert::Assert;
+use assert_fs::TempDir;
+use git_claim_api::abi::*;
+
+use crate::support::client::{stderr, stdout};
+use crate::support::forge::git;
+use crate::support::programs;
+
+/// The C host, compiled in `dir`; C11 without a warning.
+fn compile(dir: &Path) -> Command {
+    let host = dir.join("host");
+    let source = programs::source();
+    Command::new(programs::need("cc"))
+        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pthread", "-I"])
+        .arg(source.join("plugin/include"))
+        .arg(source.join("tests/abi/host.c"))
+        .arg("-o")
+        .arg(&host)
+        .arg("-ldl")
+        .assert()
+        .success();
+    Command::new(host)
+}
+
+/// Plays one scene of the C host against the plugin.
+fn play(scene: &str) -> Assert {
+    let dir = TempDir::new().unwrap();
+    let repo = dir.path().join("r.git");
+    std::fs::create_dir(&repo).unwrap();
+    git(&repo, &["init", "-q", "--bare"]);
+    compile(dir.path())
+        .arg("run")
+        .arg(programs::plugin())
+        .arg(dir.path())
+        .arg(scene)
+        .assert()
+        .success()
+}
+
+/// The sizes and offsets of the Rust types, named as the C host names them.
+macro_rules! layout {
+    ($($type:ident { $($field:ident),* })*) => {
+        BTreeMap::from([$(
+            (stringify!($type).to_owned(), size_of::<$type>()),
+            $((
+                concat!(stringify!($type), ".", stringify!($field)).to_owned(),
+                offset_of!($type, $field),
+            ),)*
+        )*])
+    };
+}
+
+#[test]
+fn sizes_and_offsets_are_those_of_the_header() {
+    let dir = TempDir::new().unwrap();
+    let assert = compile(dir.path()).arg("layout").assert().success();
+    let in_c: BTreeMap<String, usize> = stdout(&assert)
+        .lines()
+        .map(|line| {
+            let (name, value) = line.split_once(' ').unwrap();
+            (name.to_owned(), value.parse().unwrap())
+        })
+        .collect();
+    let in_rust = layout! {
+        gclaim_str { ptr, len }
+        gclaim_sink { ctx, write }
+        gclaim_host {
+            size, abi_minor, ctx, log, now, resolve_repo, authorize, write, read, cancelled,
+            repo_path, resolve_issue, event
+        }
+        gclaim_config { size, flags, settings }
+        gclaim_request { size, flags, call, command, user, key, peer, deadline_ms, reserved }
+        gclaim_query { size, flags, call, name, params, user, deadline_ms, reserved }
+        gclaim_plugin { size, abi_minor, describe, open, exec, query, close }
+    };
+    assert_eq!(in_c, in_rust);
+}
+
+#[test]
+fn a_c_host_acquires_and_meets_a_conflict() {
+    let said = stdout(&play("acquire"));
+    assert!(said.contains(r#""status":"acquired""#), "{said}");
+    assert!(said.contains(r#""title":"From C""#), "{said}");
+    assert!(said.contains(r#""token":2"#), "{said}");
+    assert_eq!(said.matches("error: ").count(), 2, "{said}");
+}
+
+#[test]
+fn a_c_host_lists() {
+    let said = stdout(&play("list"));
+    let list = said.lines().rfind(|line| line.starts_with('{')).unwrap();
+    let list: serde_json::Value = serde_json::from_str(list).unwrap();
+    assert_eq!(list["leases"][0]["issue"], "1");
+    assert_eq!(list["leases"][1]["issue"], "2");
+    assert_eq!(list["leases"][1]["holder"], "ann");
+}
+
+#[test]
+fn denied_and_unknown_are_one_answer() {
+    let said = stdout(&play("denied"));
+    let answers: Vec<&str> = said
+        .lines()
+        .filter(|line| line.starts_with("error: "))
+        .collect();
+    assert_eq!(answers, ["error: repository not found"; 3], "{said}");
+}
+
+#[test]
+fn an_instance_does_not_work_in_a_forked_child() {
+    play("fork");
+}
+
+#[test]
+fn an_older_hosts_shorter_struct_is_enough() {
+    play("short");
+}
+
+#[test]
+fn four_threads_share_an_instance() {
+    play("threads");
+}
+
+#[test]
+fn a_host_that_breaks_the_contract_is_refused() {
+    let played = play("contract");
+    assert!(!stderr(&played).contains("panic"), "{}", stderr(&played));
+}
+
+#[test]
+fn exactly_one_symbol_is_exported() {
+    let assert = Command::new(programs::need("nm"))
+        .args(["-D", "--defined-only", "--format=posix"])
+        .arg(programs::plugin())
+        .assert()
+        .success();
+    let symbols = stdout(&assert);
+    let names: Vec<&str> = symbols
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert_eq!(names, [GCLAIM_ENTRY]);
+}
+
+#[test]
+fn the_plugin_is_never_unloaded() {
+    let assert = Command::new(programs::need("readelf"))
+        .arg("-d")
+        .arg(programs::plugin())
+        .assert()
+        .success();
+    assert!(stdout(&assert).contains("NODELETE"));
+}

@@ -1,0 +1,172 @@
+//! `make install` puts everything where git, man and the shells find it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use assert_cmd::Command;
+use assert_fs::TempDir;
+use predicates::prelude::*;
+
+use crate::support::client::{Person, stdout};
+use crate::support::forge::git;
+use crate::support::programs;
+
+const FILES: &[(&str, u32)] = &[
+    ("bin/collab-lease", 0o755),
+    ("bin/git-claim", 0o755),
+    ("bin/git-claim-server", 0o755),
+    ("bin/git-claims", 0o755),
+    ("bin/git-unclaim", 0o755),
+    ("include/git_claim_plugin.h", 0o644),
+    ("lib/git-claim/libgit_claim_plugin.so", 0o644),
+    ("share/bash-completion/completions/git-claim", 0o644),
+    ("share/bash-completion/completions/git-claims", 0o644),
+    ("share/bash-completion/completions/git-unclaim", 0o644),
+    ("share/fish/vendor_completions.d/git-claim.fish", 0o644),
+    ("share/fish/vendor_completions.d/git-claims.fish", 0o644),
+    ("share/fish/vendor_completions.d/git-unclaim.fish", 0o644),
+    ("share/man/man1/git-claim.1", 0o644),
+    ("share/man/man1/git-claims.1", 0o644),
+    ("share/man/man1/git-unclaim.1", 0o644),
+    ("share/zsh/site-functions/_git-claim", 0o644),
+    ("share/zsh/site-functions/_git-claims", 0o644),
+    ("share/zsh/site-functions/_git-unclaim", 0o644),
+];
+
+/// Runs `make TARGET` for what was built for these tests.
+fn make(target: &str, destination: &Path) {
+    let built = programs::folder();
+    let mut make = Command::new("sh");
+    make.current_dir(programs::source())
+        // An administrator's umask must not lock everybody else out.
+        .args(["-c", "umask 077 && exec make \"$@\"", "make", target])
+        .arg("PREFIX=/usr")
+        .arg(format!("DESTDIR={}", destination.display()))
+        .arg(format!(
+            "CARGO_TARGET_DIR={}",
+            built.parent().unwrap().display()
+        ))
+        .arg(format!(
+            "TARGET={}",
+            built.file_name().unwrap().to_str().unwrap()
+        ))
+        .env_remove("MAKEFLAGS")
+        .env_remove("MAKELEVEL")
+        .assert()
+        .success();
+}
+
+fn files(folder: &Path, top: &Path, found: &mut Vec<(String, u32)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o7777;
+        if entry.file_type().unwrap().is_dir() {
+            assert_eq!(mode, 0o755, "{}", entry.path().display());
+            files(&entry.path(), top, found);
+        } else {
+            let path = entry.path();
+            let path = path.strip_prefix(top).unwrap().to_str().unwrap();
+            found.push((path.to_owned(), mode));
+        }
+    }
+}
+
+#[test]
+fn everything_is_put_in_place_and_taken_away_again() {
+    let dir = TempDir::new().unwrap();
+    make("install", dir.path());
+    let top = dir.path().join("usr");
+    let mut found = Vec::new();
+    files(&top, &top, &mut found);
+    found.sort();
+    let wanted: Vec<(String, u32)> = FILES
+        .iter()
+        .map(|(f, mode)| ((*f).to_owned(), *mode))
+        .collect();
+    assert_eq!(found, wanted);
+
+    // What was installed works by itself: git finds the commands, the command
+    // its server, the server its plugin.
+    let there = dir.path().join("there.git");
+    fs::create_dir(&there).unwrap();
+    git(&there, &["init", "-q", "--bare"]);
+    let person = Person::new("ann", dir.path().join("ann"));
+    person.make_home();
+    let client = person.worktree(there.to_str().unwrap());
+    let path = std::env::var("PATH").unwrap();
+    let path = format!("{}:{path}", top.join("bin").display());
+    for line in ["claim 42 --ttl 1h", "claims", "unclaim 42"] {
+        let mut command = client.git(line.split(' '));
+        command.env("PATH", &path).assert().success();
+    }
+
+    make("uninstall", dir.path());
+    let mut found = Vec::new();
+    files(&top, &top, &mut found);
+    assert_eq!(found, []);
+}
+
+#[test]
+fn git_shows_the_manual_for_help() {
+    let dir = TempDir::new().unwrap();
+    make("install", dir.path());
+    let top = dir.path().join("usr");
+    let person = Person::new("ann", dir.path().join("ann"));
+    person.make_home();
+    for command in ["claim", "claims", "unclaim"] {
+        let mut help = person.command("git", dir.path());
+        help.args([command, "--help"])
+            .env("MANPATH", top.join("share/man"))
+            .env("MANWIDTH", "80")
+            .env("MANPAGER", "cat")
+            .env("GIT_PAGER", "cat")
+            .env("MAN_KEEP_FORMATTING", "0")
+            .env("MAN_DISABLE_SECCOMP", "1")
+            .assert()
+            .success()
+            .stdout(predicate::str::contains(format!("git-{command}")))
+            .stdout(predicate::str::contains("EXIT"));
+    }
+}
+
+#[test]
+fn shells_load_the_completions() {
+    let dir = TempDir::new().unwrap();
+    make("install", dir.path());
+    let share = dir.path().join("usr/share");
+    for name in ["git-claim", "git-claims", "git-unclaim"] {
+        let bash = share.join("bash-completion/completions").join(name);
+        quiet(
+            Command::new("bash")
+                .args(["--norc", "-euc", "source \"$1\"", "bash"])
+                .arg(bash),
+        );
+        if let Some(zsh) = programs::find("zsh") {
+            let script =
+                "fpath=($1 $fpath); autoload -Uz compinit; compinit -u -D; autoload +XUz _$2";
+            let folder = share.join("zsh/site-functions");
+            quiet(
+                Command::new(zsh)
+                    .args(["-fc", script, "zsh"])
+                    .arg(folder)
+                    .arg(name),
+            );
+        }
+        if let Some(fish) = programs::find("fish") {
+            let file = share.join(format!("fish/vendor_completions.d/{name}.fish"));
+            quiet(
+                Command::new(fish)
+                    .args(["--no-config", "-c", "source $argv[1]"])
+                    .arg(file)
+                    .env("HOME", dir.path()),
+            );
+        }
+    }
+}
+
+/// A shell that loads a completion says nothing about it.
+fn quiet(command: &mut Command) {
+    let assert = command.assert().success().stderr("");
+    assert_eq!(stdout(&assert), "");
+}

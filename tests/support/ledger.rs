@@ -1,0 +1,102 @@
+//! A look into the ledger's file past the server, and a way to make time pass.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+use rusqlite::types::Value;
+
+/// A ledger's file.
+pub struct Ledger {
+    file: PathBuf,
+}
+
+impl Ledger {
+    pub fn at(file: PathBuf) -> Ledger {
+        Ledger { file }
+    }
+
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Makes every claim `seconds` older, as if that time had passed. No test
+    /// has to wait for a claim to run out.
+    pub fn rewind(&self, seconds: i64) {
+        let connection = self.connection();
+        for table in ["leases", "history"] {
+            for column in ["acquired_at", "expires_at", "heartbeat_at"] {
+                let sql = format!("UPDATE {table} SET {column} = {column} - ?1");
+                if columns(&connection, table)
+                    .iter()
+                    .any(|name| name == column)
+                {
+                    connection.execute(&sql, [seconds]).unwrap();
+                }
+            }
+        }
+    }
+
+    /// Every row of every table, as text to compare; nothing if there is no
+    /// ledger yet.
+    pub fn dump(&self) -> Vec<String> {
+        if !self.file.exists() {
+            return Vec::new();
+        }
+        let connection = self.connection();
+        let tables = column_of_text(
+            &connection,
+            "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name",
+        );
+        let mut rows = Vec::new();
+        for table in tables {
+            let mut statement = connection
+                .prepare(&format!("SELECT * FROM \"{table}\" ORDER BY 1, 2, 3"))
+                .unwrap();
+            let width = statement.column_count();
+            let mut cursor = statement.query([]).unwrap();
+            while let Some(row) = cursor.next().unwrap() {
+                let values: Vec<Value> = (0..width).map(|i| row.get(i).unwrap()).collect();
+                rows.push(format!("{table}: {values:?}"));
+            }
+        }
+        rows
+    }
+
+    /// The token of an issue's row.
+    pub fn token(&self, issue: &str) -> i64 {
+        self.connection()
+            .query_row(
+                "SELECT token FROM leases WHERE issue_id = ?1",
+                [issue],
+                |row| row.get(0),
+            )
+            .unwrap()
+    }
+
+    /// What SQLite finds wrong with the file; `ok` if nothing.
+    pub fn integrity(&self) -> String {
+        column_of_text(&self.connection(), "PRAGMA integrity_check").join("\n")
+    }
+
+    /// A connection of the test's own, for what the rest does not offer.
+    pub fn connection(&self) -> Connection {
+        let connection = Connection::open(&self.file).unwrap();
+        connection
+            .busy_timeout(std::time::Duration::from_secs(30))
+            .unwrap();
+        connection
+    }
+}
+
+fn columns(connection: &Connection, table: &str) -> Vec<String> {
+    column_of_text(
+        connection,
+        &format!("SELECT name FROM pragma_table_info('{table}')"),
+    )
+}
+
+fn column_of_text(connection: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = connection.prepare(sql).unwrap();
+    let rows = statement.query_map([], |row| row.get(0)).unwrap();
+    rows.map(Result::unwrap).collect()
+}

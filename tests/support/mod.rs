@@ -1,0 +1,23 @@
+//! What the end-to-end tests stand on: a forge, people with keys and
+//! worktrees, and a look into the ledger.
+
+pub mod client;
+pub mod forge;
+pub mod ledger;
+pub mod programs;
+
+/// The six issues of `cases/git-issue.bundle`.
+pub mod issue {
+    /// Open; a comment's text looks like a trailer that closes it.
+    pub const CRASH: &str = "ae1c051b-e411-4fe3-9f28-157f2d8dccc0";
+    /// Open; its title is not ASCII.
+    pub const UNICODE: &str = "d9286661-44a9-4168-adfe-1536bedd056e";
+    /// Closed, and commented on since.
+    pub const CLOSED: &str = "ddf35875-8ebc-45c5-a52d-25af90beedd8";
+    /// Open; closed once, now in a state of its own.
+    pub const REOPENED: &str = "537daeba-8004-48ff-8610-173fd2746dc5";
+    /// Open; retitled.
+    pub const RETITLED: &str = "862b6f3d-b85f-4e66-80be-0b9fbca77c95";
+    /// Open.
+    pub const REVIEW: &str = "766dbfeb-37f2-4225-94c3-3be89350adb6";
+}

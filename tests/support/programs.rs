@@ -1,0 +1,60 @@
+//! Where the programs under test are.
+
+use std::path::{Path, PathBuf};
+
+/// The folder with the programs and the plugin that `make test` built.
+///
+/// # Panics
+/// If the server's part is not there: cargo builds only the commands by itself.
+pub fn folder() -> &'static Path {
+    let folder = Path::new(env!("CARGO_BIN_EXE_git-claim"))
+        .parent()
+        .expect("a program lies in a folder");
+    for name in ["git-claim-server", "collab-lease", "libgit_claim_plugin.so"] {
+        assert!(
+            folder.join(name).is_file(),
+            "{name} is missing in {}; run `make test`",
+            folder.display()
+        );
+    }
+    folder
+}
+
+/// The loader for the server.
+pub fn server() -> PathBuf {
+    folder().join("git-claim-server")
+}
+
+/// The plugin.
+pub fn plugin() -> PathBuf {
+    folder().join("libgit_claim_plugin.so")
+}
+
+/// The top of the source tree.
+pub fn source() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the package lies in the workspace")
+}
+
+/// A program of the system, looked for also where administrators keep theirs.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(PathBuf::from))
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+/// [`find`] for what `make test` installs.
+///
+/// # Panics
+/// If it is not there.
+pub fn need(name: &str) -> PathBuf {
+    find(name).unwrap_or_else(|| panic!("{name} is not installed; `make test` installs it"))
+}
+
+/// Whether the tests run as root, whom no file mode stops.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
