@@ -375,7 +375,9 @@ fn a_linked_worktree_and_a_copied_clone_are_sessions_of_their_own() {
 fn only_an_open_issue_that_exists_is_claimed() {
     let forge = Forge::new();
     let alice = forge.client("alice");
+    let closed = format!("git claim {}", issue::CLOSED);
     for (line, said) in [
+        (closed.as_str(), "closed"),
         ("git claim ddf3587", "closed"),
         ("git claim 0123456", "0123456"),
         ("git claim ae1", "ae1"),
@@ -413,6 +415,7 @@ fn an_ambiguous_prefix_names_what_it_could_be() {
 fn a_title_is_shown_as_it_was_written() {
     let forge = Forge::new();
     let alice = forge.client("alice");
+    assert_eq!(alice.json("git claim d928", 0)["issue"], issue::UNICODE);
     let said = alice.ok("git claim d928");
     assert!(said.contains("Ünïcode title — naïve “quotes”"), "{said}");
     assert_eq!(

@@ -2,6 +2,7 @@
 //! token is handed out twice.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ const ISSUES: [&str; 3] = ["ae1c051", "537daeb", "862b6f3"];
 /// One server call as sshd would make it, and what it answered: `None` if it
 /// was killed before it had answered in full.
 struct Server<'a> {
-    forge: &'a Forge,
+    config: &'a Path,
     name: String,
     /// Roughly how long a call takes.
     call: Duration,
@@ -29,7 +30,7 @@ impl Server<'_> {
     fn start(&self, request: &str) -> Child {
         Command::new(programs::server())
             .args(["openssh", "--config"])
-            .arg(self.forge.config())
+            .arg(self.config)
             .args(["--as", &self.name])
             .env("SSH_ORIGINAL_COMMAND", format!("collab-lease {request}"))
             .stdin(Stdio::null())
@@ -78,11 +79,12 @@ fn random(limit: u64) -> u64 {
 #[test]
 fn servers_killed_at_random_lose_nothing_and_repeat_nothing() {
     let forge = Forge::without_sshd("\twrite = *\n");
+    let config = forge.config();
     // Which holder each issue's token was acknowledged to.
     let given: Mutex<BTreeMap<(String, u64), String>> = Mutex::default();
     let began = Instant::now();
     let first = Server {
-        forge: &forge,
+        config: &config,
         name: "first".to_owned(),
         call: Duration::from_secs(1),
     };
@@ -94,10 +96,10 @@ fn servers_killed_at_random_lose_nothing_and_repeat_nothing() {
 
     std::thread::scope(|scope| {
         for worker in 0..WORKERS {
-            let (forge, given) = (&forge, &given);
+            let (config, given) = (&config, &given);
             scope.spawn(move || {
                 let server = Server {
-                    forge,
+                    config,
                     name: format!("worker{worker}"),
                     call,
                 };

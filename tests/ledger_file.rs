@@ -94,7 +94,7 @@ fn only_the_ledger_and_its_queue_are_left_between_calls() {
         &format!("release {REPO} {} --session s", issue::CRASH),
     ));
     let names: Vec<String> = listing(&forge.repos()).into_keys().collect();
-    assert_eq!(names, ["acme", "collab.db", "collab.db.queue"]);
+    assert_eq!(names, ["acme", "collab.db", "collab.db-queue"]);
     let mode = |name| {
         fs::metadata(forge.repos().join(name))
             .unwrap()
@@ -102,7 +102,7 @@ fn only_the_ledger_and_its_queue_are_left_between_calls() {
             .mode()
             & 0o777
     };
-    assert_eq!((mode("collab.db"), mode("collab.db.queue")), (0o600, 0o600));
+    assert_eq!((mode("collab.db"), mode("collab.db-queue")), (0o600, 0o600));
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn an_unreadable_ledger_is_refused() {
     let forge = forge();
     let ledger = make_ledger(&forge);
     if !programs::is_root() {
-        fs::set_permissions(ledger.file(), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(ledger.file(), fs::Permissions::from_mode(0o000)).unwrap();
         let before = fs::metadata(ledger.file()).unwrap().modified().unwrap();
         refused(&server(&forge, &acquire()).output().unwrap(), "collab.db");
         assert_eq!(

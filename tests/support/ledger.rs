@@ -23,8 +23,8 @@ impl Ledger {
     /// has to wait for a claim to run out.
     pub fn rewind(&self, seconds: i64) {
         let connection = self.connection();
-        for table in ["leases", "history"] {
-            for column in ["acquired_at", "expires_at", "heartbeat_at"] {
+        for table in ["leases", "tenures"] {
+            for column in ["acquired_at", "expires_at", "heartbeat_at", "ended_at"] {
                 let sql = format!("UPDATE {table} SET {column} = {column} - ?1");
                 if columns(&connection, table)
                     .iter()
