@@ -1,1 +1,28 @@
-//! The plugin.
+//! The server side of git-claim: the verb `collab-lease` and its ledger, as a
+//! plugin that a forge loads through a C ABI.
+//!
+//! ```text
+//! abi        the C ABI: the only unsafe code, and where panics stop
+//! host       what the plugin asks of the forge, as a trait
+//! server     one request: parse, authorise, hand to a verb, print
+//!   verbs    one file a subverb: load, decide, store, reply
+//!   view     a claim as the one who asks may see it
+//! claim      the heart: records and decisions, pure functions
+//! ledger     where records are kept: the storage interface, and SQLite
+//! tracker    where issues live: does this one exist, is it open?
+//! ```
+
+#[cfg(panic = "abort")]
+compile_error!("git-claim-plugin must be built with panic=unwind: a panic may not cross the C ABI");
+
+#[allow(unsafe_code)] // the C ABI; denied everywhere else
+pub mod abi;
+pub mod claim;
+pub mod host;
+pub mod ledger;
+mod random;
+mod repository;
+pub mod server;
+pub mod tracker;
+mod verbs;
+mod view;

@@ -1,0 +1,129 @@
+//! The queue before the ledger: a lock on a side file around each change.
+//!
+//! SQLite's own busy handler polls, so that whoever comes late or sleeps long
+//! may starve; the kernel hands a blocking `flock` on in turn. The side file
+//! stays, empty: to delete it would let two processes lock two files.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+
+use super::LedgerError;
+
+/// A place from which to wait in line.
+#[derive(Debug)]
+pub struct Queue(File);
+
+/// The turn of whoever holds it, until dropped.
+#[derive(Debug)]
+pub struct Turn<'a>(&'a File);
+
+impl Queue {
+    /// Opens the side file of `ledger`, which is created if need be.
+    ///
+    /// # Errors
+    /// [`LedgerError::Unfit`] if it can't be.
+    pub fn open(ledger: &Path) -> Result<Queue, LedgerError> {
+        let path = side_file(ledger);
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .open(&path)
+            .map(Queue)
+            .map_err(|error| cannot_queue(ledger, &path, &error))
+    }
+
+    /// Waits for its turn. Whoever stands before is served within moments,
+    /// unless it was stopped: then this blocks past `deadline`, which the
+    /// loader's watchdog ends.
+    ///
+    /// # Errors
+    /// [`LedgerError::Busy`] if it is the turn only after `deadline`.
+    pub fn wait(&self, deadline: Instant) -> Result<Turn<'_>, LedgerError> {
+        loop {
+            match flock(&self.0, FlockOperation::LockExclusive) {
+                Ok(()) => break,
+                Err(Errno::INTR) if Instant::now() < deadline => {}
+                Err(_) => return Err(LedgerError::Busy),
+            }
+        }
+        let turn = Turn(&self.0);
+        if Instant::now() < deadline {
+            Ok(turn)
+        } else {
+            Err(LedgerError::Busy)
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        // What can fail here ends with the descriptor at the latest.
+        let _ = flock(self.0, FlockOperation::Unlock);
+    }
+}
+
+/// `collab.db` queues at `collab.db-queue`.
+fn side_file(ledger: &Path) -> PathBuf {
+    let mut name = OsString::from(ledger);
+    name.push("-queue");
+    PathBuf::from(name)
+}
+
+fn cannot_queue(ledger: &Path, side_file: &Path, error: &io::Error) -> LedgerError {
+    if error.kind() == io::ErrorKind::StorageFull {
+        return LedgerError::Full(ledger.to_owned());
+    }
+    LedgerError::Unfit {
+        path: ledger.to_owned(),
+        why: format!("has no queue: {}: {error}", side_file.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use assert_fs::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn one_turn_at_a_time() {
+        let dir = TempDir::new().unwrap();
+        let ledger = dir.path().join("collab.db");
+        let soon = || Instant::now() + Duration::from_secs(10);
+        let first = Queue::open(&ledger).unwrap();
+        let second = Queue::open(&ledger).unwrap();
+        let turn = first.wait(soon()).unwrap();
+        let held = flock(&second.0, FlockOperation::NonBlockingLockExclusive);
+        assert_eq!(held, Err(Errno::WOULDBLOCK));
+        drop(turn);
+        drop(second.wait(soon()).unwrap());
+        assert!(matches!(
+            second.wait(Instant::now()),
+            Err(LedgerError::Busy)
+        ));
+    }
+
+    #[test]
+    fn a_link_in_its_place_is_not_followed() {
+        let dir = TempDir::new().unwrap();
+        let ledger = dir.path().join("collab.db");
+        std::os::unix::fs::symlink("/dev/null", side_file(&ledger)).unwrap();
+        assert!(matches!(
+            Queue::open(&ledger),
+            Err(LedgerError::Unfit { .. })
+        ));
+    }
+}

@@ -1,0 +1,738 @@
+//! The ledger in one SQLite file: WAL with `synchronous=FULL`, every change in
+//! one `BEGIN IMMEDIATE`, changes queued before the file.
+
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use git_claim_api::ids::{Branch, IssueId, RequestId, Session};
+use rusqlite::{
+    Connection, OpenFlags, OptionalExtension, Params, Row, ToSql, TransactionBehavior,
+    named_params, params,
+};
+
+use super::file::{self, Found};
+use super::queue::Queue;
+use super::rows::{self, Damage, ENDED, LEASE, TENURE};
+use super::schema::{self, Schema, ledger_error};
+use super::{Filter, Ledger, LedgerError, Transaction, Verdict, View};
+use crate::claim::{Claim, Ended, Now};
+
+/// How long opening may wait for others that open or close the same file.
+const OPENING: Duration = Duration::from_secs(10);
+
+/// How far back in an issue's history its former holders are looked for.
+const RECENT_TENURES: u64 = 100;
+
+/// One ledger file. Connections are opened as threads need them and kept.
+#[derive(Debug)]
+pub struct SqliteLedger {
+    path: PathBuf,
+    idle: Mutex<Vec<Handle>>,
+}
+
+/// One connection, and its place in the queue once it has changed something.
+#[derive(Debug)]
+struct Handle {
+    connection: Connection,
+    queue: Option<Queue>,
+}
+
+impl SqliteLedger {
+    /// Opens the ledger at `path`, an absolute path; creates it if there is
+    /// none, and brings an older server's file up to date.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; a file that may not be used is not touched.
+    pub fn open(path: &Path) -> Result<SqliteLedger, LedgerError> {
+        let ledger = SqliteLedger {
+            path: path.to_owned(),
+            idle: Mutex::default(),
+        };
+        let handle = ledger.handle()?;
+        ledger.keep(handle);
+        Ok(ledger)
+    }
+
+    /// A connection that nobody uses now.
+    fn handle(&self) -> Result<Handle, LedgerError> {
+        let idle = self
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        match idle {
+            Some(handle) => Ok(handle),
+            None => Handle::open(&self.path),
+        }
+    }
+
+    fn keep(&self, handle: Handle) {
+        self.idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(handle);
+    }
+
+    /// Lends a connection to `work`. One that failed is closed, not kept.
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&mut Handle) -> Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        let mut handle = self.handle()?;
+        let outcome = work(&mut handle)?;
+        self.keep(handle);
+        Ok(outcome)
+    }
+}
+
+impl Handle {
+    fn open(path: &Path) -> Result<Handle, LedgerError> {
+        let deadline = Instant::now() + OPENING;
+        if file::check(path)? == Found::Nothing {
+            return Handle::create(path, deadline);
+        }
+        // Whoever opens while the last one closes may be told "busy" at once,
+        // past any busy handler.
+        loop {
+            match Handle::open_existing(path, deadline) {
+                Err(LedgerError::Busy) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Creates the file under the queue's lock, so that it has one creator.
+    fn create(path: &Path, deadline: Instant) -> Result<Handle, LedgerError> {
+        let queue = Queue::open(path)?;
+        let turn = queue.wait(deadline)?;
+        let created = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path);
+        match created {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) if error.kind() == ErrorKind::StorageFull => {
+                return Err(LedgerError::Full(path.to_owned()));
+            }
+            Err(error) => {
+                return Err(LedgerError::Unfit {
+                    path: path.to_owned(),
+                    why: format!("cannot be created: {error}"),
+                });
+            }
+        }
+        drop(turn);
+        Handle::open_existing(path, deadline)
+    }
+
+    fn open_existing(path: &Path, deadline: Instant) -> Result<Handle, LedgerError> {
+        let sql = |error| ledger_error(path, error);
+        let connection = Connection::open_with_flags(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )
+        .map_err(sql)?;
+        connection.busy_timeout(OPENING).map_err(sql)?;
+        let mut handle = Handle {
+            connection,
+            queue: None,
+        };
+        if handle.schema(path)? == Schema::ToMake {
+            handle.make_schema(path, deadline)?;
+        }
+        // A power cut must not take back what was acknowledged: with NORMAL it
+        // would, and the same token would be handed out twice.
+        handle
+            .connection
+            .pragma_update(None, "synchronous", "FULL")
+            .map_err(sql)?;
+        Ok(handle)
+    }
+
+    fn schema(&self, path: &Path) -> Result<Schema, LedgerError> {
+        let looked = schema::look(&self.connection).map_err(|error| ledger_error(path, error))?;
+        looked.map_err(|why| LedgerError::Unfit {
+            path: path.to_owned(),
+            why,
+        })
+    }
+
+    /// Makes the schema, unless another process did so first.
+    fn make_schema(&mut self, path: &Path, deadline: Instant) -> Result<(), LedgerError> {
+        let sql = |error| ledger_error(path, error);
+        let queue = Queue::open(path)?;
+        let turn = queue.wait(deadline)?;
+        if self.schema(path)? == Schema::ToMake {
+            self.connection
+                .pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))
+                .map_err(sql)?;
+            let transaction = self
+                .connection
+                .transaction_with_behavior(TransactionBehavior::Immediate)
+                .map_err(sql)?;
+            schema::make(&transaction).map_err(sql)?;
+            transaction.commit().map_err(sql)?;
+        }
+        drop(turn);
+        self.queue = Some(queue);
+        Ok(())
+    }
+}
+
+impl Ledger for SqliteLedger {
+    fn read(
+        &self,
+        look: &mut dyn FnMut(&dyn View) -> Result<(), LedgerError>,
+    ) -> Result<(), LedgerError> {
+        self.with(|handle| {
+            let transaction = handle
+                .connection
+                .transaction()
+                .map_err(|error| ledger_error(&self.path, error))?;
+            look(&SqliteTransaction {
+                connection: &transaction,
+                path: &self.path,
+            })
+        })
+    }
+
+    fn change(
+        &self,
+        deadline: Instant,
+        work: &mut dyn FnMut(&mut dyn Transaction) -> Result<Verdict, LedgerError>,
+    ) -> Result<(), LedgerError> {
+        let sql = |error| ledger_error(&self.path, error);
+        self.with(|handle| {
+            let queue = match &mut handle.queue {
+                Some(queue) => queue,
+                none => none.insert(Queue::open(&self.path)?),
+            };
+            let turn = queue.wait(deadline)?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            handle.connection.busy_timeout(left).map_err(sql)?;
+            let transaction = handle
+                .connection
+                .transaction_with_behavior(TransactionBehavior::Immediate)
+                .map_err(sql)?;
+            if Instant::now() >= deadline {
+                return Err(LedgerError::Busy);
+            }
+            let verdict = work(&mut SqliteTransaction {
+                connection: &transaction,
+                path: &self.path,
+            })?;
+            if verdict == Verdict::Commit {
+                transaction.commit().map_err(sql)?;
+            } else {
+                transaction.rollback().map_err(sql)?;
+            }
+            drop(turn);
+            Ok(())
+        })
+    }
+
+    fn backup(&self, file: &Path) -> Result<u64, LedgerError> {
+        let unfit = |error: std::io::Error| LedgerError::Unfit {
+            path: self.path.clone(),
+            why: format!("cannot be copied to {}: {error}", file.display()),
+        };
+        // SQLite would make it as the umask says; the ledger is nobody else's.
+        OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(file)
+            .map_err(unfit)?;
+        let copied = self.with(|handle| {
+            let sql = |error| ledger_error(&self.path, error);
+            let rows: i64 = handle
+                .connection
+                .query_row("SELECT count(*) FROM leases", [], |row| row.get(0))
+                .map_err(sql)?;
+            handle
+                .connection
+                .execute("VACUUM INTO ?1", params![file.to_string_lossy()])
+                .map_err(sql)?;
+            Ok(rows.cast_unsigned())
+        });
+        let synced = copied.and_then(|rows| {
+            File::open(file)
+                .and_then(|copy| copy.sync_all())
+                .map_err(unfit)?;
+            Ok(rows)
+        });
+        if synced.is_err() {
+            // Half a backup is none.
+            let _ = std::fs::remove_file(file);
+        }
+        synced
+    }
+
+    fn id(&self) -> Result<String, LedgerError> {
+        self.with(|handle| {
+            handle
+                .connection
+                .query_row("SELECT id FROM ledger", [], |row| row.get(0))
+                .map_err(|error| ledger_error(&self.path, error))
+        })
+    }
+}
+
+/// A transaction, read or write.
+struct SqliteTransaction<'a> {
+    connection: &'a Connection,
+    path: &'a Path,
+}
+
+impl SqliteTransaction<'_> {
+    fn sql(&self, error: rusqlite::Error) -> LedgerError {
+        ledger_error(self.path, error)
+    }
+
+    /// The rows of a query, each read by `read`.
+    fn rows<T>(
+        &self,
+        repo: &str,
+        query: &str,
+        params: impl Params,
+        read: fn(&Row<'_>) -> Result<T, Damage>,
+    ) -> Result<Vec<T>, LedgerError> {
+        let mut statement = self
+            .connection
+            .prepare_cached(query)
+            .map_err(|error| self.sql(error))?;
+        let mut rows = statement.query(params).map_err(|error| self.sql(error))?;
+        let mut out = Vec::new();
+        while let Some(row) = rows.next().map_err(|error| self.sql(error))? {
+            out.push(read(row).map_err(|damage| damage.of(repo, row))?);
+        }
+        Ok(out)
+    }
+
+    fn execute(&self, statement: &str, params: impl Params) -> Result<usize, LedgerError> {
+        self.connection
+            .prepare_cached(statement)
+            .and_then(|mut statement| statement.execute(params))
+            .map_err(|error| self.sql(error))
+    }
+
+    /// Where an issue's last tenure stands in the list, be it live or not.
+    fn place_of(&self, repo: &str, issue: &IssueId) -> Result<Option<Place>, LedgerError> {
+        self.connection
+            .prepare_cached("SELECT seq, acquired_at FROM leases WHERE repo = ?1 AND issue_id = ?2")
+            .and_then(|mut statement| {
+                statement
+                    .query_row(params![repo, issue.as_str()], |row| {
+                        Ok(Place {
+                            seq: row.get::<_, Option<i64>>(0)?.map_or(0, i64::cast_unsigned),
+                            acquired_at: row.get::<_, Option<i64>>(1)?.unwrap_or(0),
+                            issue: issue.clone(),
+                        })
+                    })
+                    .optional()
+            })
+            .map_err(|error| self.sql(error))
+    }
+}
+
+/// A place in the list of live claims: in the order in which the tenures began;
+/// before them those of an older server, which knew whole seconds alone.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    seq: u64,
+    acquired_at: i64,
+    issue: IssueId,
+}
+
+impl Place {
+    fn of(issue: &IssueId, claim: &Claim) -> Place {
+        let tenure = claim.tenure.as_ref();
+        Place {
+            seq: tenure.and_then(|tenure| tenure.seq).unwrap_or(0),
+            acquired_at: tenure.map_or(0, |tenure| tenure.acquired_at),
+            issue: issue.clone(),
+        }
+    }
+}
+
+fn truncate<T>(list: &mut Vec<T>, limit: Option<u32>) {
+    if let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) {
+        list.truncate(limit);
+    }
+}
+
+/// SQLite's "no limit".
+fn sql_limit(limit: Option<u32>) -> i64 {
+    limit.map_or(-1, i64::from)
+}
+
+impl View for SqliteTransaction<'_> {
+    fn claim(&self, repo: &str, issue: &IssueId) -> Result<Claim, LedgerError> {
+        let query =
+            format!("SELECT {LEASE}, {TENURE} FROM leases WHERE repo = ?1 AND issue_id = ?2");
+        let found = self.rows(repo, &query, params![repo, issue.as_str()], rows::lease)?;
+        Ok(found
+            .into_iter()
+            .next()
+            .map(|(_, claim)| claim)
+            .unwrap_or_default())
+    }
+
+    fn last_of(
+        &self,
+        repo: &str,
+        issue: &IssueId,
+        name: &str,
+        session: Option<&Session>,
+    ) -> Result<Option<Ended>, LedgerError> {
+        let query = format!(
+            "SELECT {ENDED}, {TENURE} FROM tenures
+             WHERE repo = :repo AND issue_id = :issue AND holder = :name AND session IS :session
+               AND token > (SELECT token FROM leases WHERE repo = :repo AND issue_id = :issue) - :recent
+             ORDER BY token DESC LIMIT 1"
+        );
+        let params = named_params! {
+            ":repo": repo,
+            ":issue": issue.as_str(),
+            ":name": name,
+            ":session": session.map(Session::as_str),
+            ":recent": RECENT_TENURES.cast_signed(),
+        };
+        let found = self.rows(repo, &query, params, rows::ended)?;
+        Ok(found.into_iter().next().map(|(_, ended)| ended))
+    }
+
+    fn begun_by(
+        &self,
+        repo: &str,
+        name: &str,
+        session: Option<&Session>,
+        request: &RequestId,
+    ) -> Result<Option<(IssueId, u64)>, LedgerError> {
+        let read = |row: &Row<'_>| -> Result<(IssueId, u64), Damage> {
+            let issue: String = row.get(0)?;
+            let token: i64 = row.get(1)?;
+            Ok((issue.parse()?, token.cast_unsigned()))
+        };
+        let found = self.rows(
+            repo,
+            "SELECT issue_id, token FROM leases
+             WHERE repo = :repo AND request = :request AND session IS :session
+               AND holder = :name AND written_token = token
+             UNION ALL
+             SELECT issue_id, token FROM tenures
+             WHERE repo = :repo AND request = :request AND session IS :session AND holder = :name
+             LIMIT 1",
+            named_params! {
+                ":repo": repo,
+                ":request": request.as_str(),
+                ":session": session.map(Session::as_str),
+                ":name": name,
+            },
+            read,
+        )?;
+        Ok(found.into_iter().next())
+    }
+
+    fn bound_to(
+        &self,
+        repo: &str,
+        branch: &Branch,
+        now: Now,
+    ) -> Result<Option<IssueId>, LedgerError> {
+        let query = format!("SELECT {LEASE}, {TENURE} FROM leases WHERE repo = ?1 AND branch = ?2");
+        let found = self.rows(repo, &query, params![repo, branch.as_str()], rows::lease)?;
+        Ok(found
+            .into_iter()
+            .find(|(_, claim)| {
+                claim
+                    .live(now)
+                    .and_then(|tenure| tenure.binding.as_ref())
+                    .is_some_and(|bound| bound.branch == *branch)
+            })
+            .map(|(issue, _)| issue))
+    }
+
+    fn issues_like(
+        &self,
+        repo: &str,
+        typed: &IssueId,
+        most: u32,
+    ) -> Result<Vec<IssueId>, LedgerError> {
+        let read = |row: &Row<'_>| -> Result<IssueId, Damage> {
+            let issue: String = row.get(0)?;
+            Ok(issue.parse()?)
+        };
+        // Ids are ASCII, so what begins with `typed` lies below `typed` and DEL.
+        let found = self.rows(
+            repo,
+            "SELECT issue_id FROM leases
+             WHERE repo = ?1 AND issue_id >= ?2 AND issue_id < ?2 || char(127)
+             ORDER BY issue_id LIMIT ?3",
+            params![repo, typed.as_str(), most],
+            read,
+        )?;
+        Ok(found
+            .into_iter()
+            .filter(|issue| typed.stands_for(issue.as_str()))
+            .collect())
+    }
+
+    fn live(
+        &self,
+        repo: &str,
+        filter: &Filter,
+        now: Now,
+    ) -> Result<Vec<(IssueId, Claim)>, LedgerError> {
+        // Two ranges of one index: an OR would read every row that ever was held.
+        let held = format!(
+            "SELECT {LEASE}, {TENURE} FROM leases
+             WHERE repo = :repo AND holder IS NOT NULL AND (:name IS NULL OR holder = :name)"
+        );
+        let query = format!("{held} AND expires_at IS NULL UNION ALL {held} AND expires_at > :now");
+        let params = named_params! {
+            ":repo": repo,
+            ":name": filter.holder,
+            ":now": now.floor(),
+        };
+        let mut found: Vec<(Place, Claim)> = self
+            .rows(repo, &query, params, rows::lease)?
+            .into_iter()
+            .map(|(issue, claim)| (Place::of(&issue, &claim), claim))
+            .collect();
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        if let Some(after) = &filter.after
+            && let Some(place) = self.place_of(repo, after)?
+        {
+            found.retain(|(found, _)| *found > place);
+        }
+        truncate(&mut found, filter.limit);
+        Ok(found
+            .into_iter()
+            .map(|(place, claim)| (place.issue, claim))
+            .collect())
+    }
+
+    fn ended(
+        &self,
+        repo: &str,
+        filter: &Filter,
+        now: Now,
+    ) -> Result<Vec<(IssueId, Ended)>, LedgerError> {
+        // What stands before `after` is needed to find the place behind it.
+        let enough = filter.limit.filter(|_| filter.after.is_none());
+        let ran_out = format!(
+            "SELECT {LEASE}, {TENURE} FROM leases
+             WHERE repo = :repo AND holder IS NOT NULL AND expires_at <= :now
+               AND (:name IS NULL OR holder = :name)
+             ORDER BY expires_at DESC LIMIT :limit"
+        );
+        let params = named_params! {
+            ":repo": repo,
+            ":name": filter.holder,
+            ":now": now.floor(),
+            ":limit": sql_limit(enough),
+        };
+        let mut found: Vec<(IssueId, Ended)> = self
+            .rows(repo, &ran_out, params, rows::lease)?
+            .into_iter()
+            .filter_map(|(issue, claim)| {
+                let ended = claim.tenure.as_ref()?.expired(claim.token);
+                Some((issue, ended))
+            })
+            .collect();
+        let given_back = format!(
+            "SELECT {ENDED}, {TENURE} FROM tenures AS t
+             WHERE repo = :repo AND (:name IS NULL OR holder = :name)
+               AND EXISTS (SELECT 1 FROM leases AS l
+                           WHERE l.repo = t.repo AND l.issue_id = t.issue_id
+                             AND l.token = t.token AND l.holder IS NULL)
+             ORDER BY id DESC LIMIT :limit"
+        );
+        let params = named_params! {
+            ":repo": repo,
+            ":name": filter.holder,
+            ":limit": sql_limit(enough),
+        };
+        found.extend(self.rows(repo, &given_back, params, rows::ended)?);
+        found.sort_by(|(a_issue, a), (b_issue, b)| {
+            b.ended_at
+                .cmp(&a.ended_at)
+                .then_with(|| a_issue.cmp(b_issue))
+        });
+        if let Some(after) = &filter.after
+            && let Some(place) = found.iter().position(|(issue, _)| issue == after)
+        {
+            found.drain(..=place);
+        }
+        truncate(&mut found, filter.limit);
+        Ok(found)
+    }
+
+    fn history(
+        &self,
+        repo: &str,
+        issue: Option<&IssueId>,
+        limit: Option<u32>,
+    ) -> Result<Vec<(IssueId, Ended)>, LedgerError> {
+        let (of_issue, order) = match issue {
+            Some(_) => ("AND issue_id = :issue", "token"),
+            None => ("AND :issue IS NULL", "id"),
+        };
+        let query = format!(
+            "SELECT {ENDED}, {TENURE} FROM tenures WHERE repo = :repo {of_issue}
+             ORDER BY {order} DESC LIMIT :limit"
+        );
+        let params = named_params! {
+            ":repo": repo,
+            ":issue": issue.map(IssueId::as_str),
+            ":limit": sql_limit(limit),
+        };
+        self.rows(repo, &query, params, rows::ended)
+    }
+}
+
+impl Transaction for SqliteTransaction<'_> {
+    fn store(
+        &mut self,
+        repo: &str,
+        issue: &IssueId,
+        claim: &Claim,
+        ended: Option<&Ended>,
+    ) -> Result<(), LedgerError> {
+        if let Some(ended) = ended {
+            self.store_ended(repo, issue, ended)?;
+        }
+        let changed = match &claim.tenure {
+            None => self.execute(
+                "UPDATE leases SET holder = NULL, expires_at = NULL, generation = ?3,
+                                   request = NULL, branch = NULL
+                 WHERE repo = ?1 AND issue_id = ?2 AND token = ?4",
+                params![
+                    repo,
+                    issue.as_str(),
+                    claim.generation.cast_signed(),
+                    claim.token.cast_signed()
+                ],
+            )?,
+            Some(tenure) => {
+                if let Some(seq) = tenure.seq {
+                    self.execute(
+                        "UPDATE ledger SET next_seq = ?1 + 1 WHERE next_seq = ?1",
+                        params![seq.cast_signed()],
+                    )?;
+                }
+                let values = rows::values(tenure);
+                let token = claim.token.cast_signed();
+                let generation = claim.generation.cast_signed();
+                let issue = issue.as_str();
+                let key: [&dyn ToSql; 5] = [&repo, &issue, &token, &generation, &token];
+                let all: Vec<&dyn ToSql> = key
+                    .into_iter()
+                    .chain(values.iter().map(|value| &**value))
+                    .collect();
+                self.execute(&store_statement(), &*all)?
+            }
+        };
+        if changed == 1 {
+            Ok(())
+        } else {
+            Err(LedgerError::Damaged {
+                repo: repo.to_owned(),
+                issue: issue.to_string(),
+                what: format!("its token is above {} already", claim.token),
+            })
+        }
+    }
+
+    fn next_seq(&mut self) -> Result<u64, LedgerError> {
+        let next: i64 = self
+            .connection
+            .prepare_cached("SELECT next_seq FROM ledger")
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+            .map_err(|error| self.sql(error))?;
+        Ok(next.cast_unsigned())
+    }
+
+    fn rename(&mut self, old: &str, new: &str) -> Result<u64, LedgerError> {
+        let taken: bool = self
+            .connection
+            .query_row(
+                "SELECT EXISTS (SELECT 1 FROM leases WHERE repo = ?1)
+                     OR EXISTS (SELECT 1 FROM tenures WHERE repo = ?1)",
+                params![new],
+                |row| row.get(0),
+            )
+            .map_err(|error| self.sql(error))?;
+        if taken {
+            return Err(LedgerError::Taken(new.to_owned()));
+        }
+        self.execute(
+            "UPDATE tenures SET repo = ?2 WHERE repo = ?1",
+            params![old, new],
+        )?;
+        let rows = self.execute(
+            "UPDATE leases SET repo = ?2 WHERE repo = ?1",
+            params![old, new],
+        )?;
+        Ok(rows as u64)
+    }
+}
+
+impl SqliteTransaction<'_> {
+    fn store_ended(&self, repo: &str, issue: &IssueId, ended: &Ended) -> Result<(), LedgerError> {
+        let values = rows::values(&ended.tenure);
+        let token = ended.token.cast_signed();
+        let how = ended.how.name();
+        let issue = issue.as_str();
+        let key: [&dyn ToSql; 7] = [
+            &repo,
+            &issue,
+            &token,
+            &ended.ended_at,
+            &how,
+            &ended.by,
+            &ended.why,
+        ];
+        let all: Vec<&dyn ToSql> = key
+            .into_iter()
+            .chain(values.iter().map(|value| &**value))
+            .collect();
+        // A token that is there already was an older server's, which may have
+        // begun again at 1: what was written first stays.
+        let statement = format!(
+            "INSERT INTO tenures (repo, {ENDED}, {TENURE}) VALUES ({}) ON CONFLICT DO NOTHING",
+            placeholders(all.len())
+        );
+        self.execute(&statement, &*all)?;
+        Ok(())
+    }
+}
+
+/// Writes a row, unless its token is above the new one.
+fn store_statement() -> String {
+    let columns = format!("token, generation, written_token, {TENURE}");
+    let assignments = columns
+        .split(',')
+        .map(|column| format!("{0} = excluded.{0}", column.trim()))
+        .collect::<Vec<_>>()
+        .join(", ");
+    format!(
+        "INSERT INTO leases (repo, issue_id, {columns}) VALUES ({})
+         ON CONFLICT (repo, issue_id) DO UPDATE SET {assignments}
+         WHERE leases.token <= excluded.token",
+        placeholders(5 + 17)
+    )
+}
+
+fn placeholders(count: usize) -> String {
+    vec!["?"; count].join(", ")
+}

@@ -1,0 +1,320 @@
+//! One request from its words to its reply: parse, find the repository, ask
+//! whether the user may, hand over to a verb, print one line.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use git_claim_api::access::Access;
+use git_claim_api::exit::Exit;
+use git_claim_api::ids::{Session, Ttl};
+use git_claim_api::settings::PluginSettings;
+use git_claim_api::text::{escape, json_line};
+use git_claim_api::verb::{BadCommand, RepoArg, Request};
+use serde::Serialize;
+
+use crate::claim::{Caller, Now};
+use crate::host::{Host, HostError, Level, Stream};
+use crate::ledger::{Ledger, LedgerError};
+use crate::repository::{Repository, RepositoryError};
+use crate::tracker::{Tracker, TrackerError};
+use crate::verbs;
+
+/// Who asks, as the host authenticated them.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker<'a> {
+    /// The principal's permanent name.
+    pub name: &'a str,
+    /// The key's fingerprint, or what stands for it.
+    pub key: Option<&'a str>,
+    /// Whether the host itself asks.
+    pub is_host: bool,
+}
+
+/// Why a request has no reply of its own.
+#[derive(Debug)]
+pub enum Failure {
+    /// Exit 1: the request can't be served as it is.
+    Refused(String),
+    /// Exit 6: not now; nothing was changed.
+    NotNow(String),
+    /// The peer has gone; there is nobody to tell.
+    Gone,
+}
+
+impl From<LedgerError> for Failure {
+    fn from(error: LedgerError) -> Failure {
+        match error {
+            LedgerError::Taken(_) => Failure::Refused(error.to_string()),
+            LedgerError::Busy => Failure::NotNow(format!("{error}; try again")),
+            _ => Failure::NotNow(error.to_string()),
+        }
+    }
+}
+
+impl From<TrackerError> for Failure {
+    fn from(error: TrackerError) -> Failure {
+        match error {
+            TrackerError::NotFound(_)
+            | TrackerError::Ambiguous { .. }
+            | TrackerError::NoOrder
+            | TrackerError::Unknown(_)
+            | TrackerError::Unsupported(_) => Failure::Refused(error.to_string()),
+            TrackerError::Broken { .. } | TrackerError::Repository(_) => {
+                Failure::NotNow(error.to_string())
+            }
+        }
+    }
+}
+
+impl From<RepositoryError> for Failure {
+    fn from(error: RepositoryError) -> Failure {
+        Failure::NotNow(error.to_string())
+    }
+}
+
+/// A reply and the exit code that goes with it.
+#[derive(Debug)]
+pub struct Answer {
+    pub exit: Exit,
+    pub json: String,
+}
+
+impl Answer {
+    /// `reply` as one line of JSON.
+    ///
+    /// # Errors
+    /// It has no JSON form.
+    pub fn new(exit: Exit, reply: &impl Serialize) -> Result<Answer, Failure> {
+        match json_line(reply) {
+            Ok(json) => Ok(Answer { exit, json }),
+            Err(error) => Err(Failure::NotNow(format!("the reply has no form: {error}"))),
+        }
+    }
+}
+
+/// What all requests of one instance share.
+pub struct Server<'a> {
+    pub ledger: &'a dyn Ledger,
+    pub settings: &'a PluginSettings,
+    pub host: &'a dyn Host,
+}
+
+impl Server<'_> {
+    /// Runs one request and prints its reply or its error. `None`: the peer
+    /// has gone before the reply was out.
+    pub fn exec(&self, command: &[u8], asker: Asker<'_>, deadline: Instant) -> Option<Exit> {
+        let (stream, line, exit) = match self.answer(command, asker, deadline) {
+            Ok(answer) => (Stream::Stdout, answer.json, answer.exit),
+            Err(Failure::Refused(why)) => (Stream::Stderr, error_line(&why), Exit::Error),
+            Err(Failure::NotNow(why)) => {
+                self.host.log(Level::Warn, &escape(&why));
+                (Stream::Stderr, error_line(&why), Exit::NotNow)
+            }
+            Err(Failure::Gone) => return None,
+        };
+        self.host
+            .write(stream, format!("{line}\n").as_bytes())
+            .ok()?;
+        Some(exit)
+    }
+
+    fn answer(
+        &self,
+        command: &[u8],
+        asker: Asker<'_>,
+        deadline: Instant,
+    ) -> Result<Answer, Failure> {
+        let refused = |error: BadCommand| Failure::Refused(error.to_string());
+        let request = Request::parse(command).map_err(refused)?;
+        if request.is_host_only() && !asker.is_host {
+            return Err(refused(BadCommand::UnknownSubverb(
+                request.subverb().to_owned(),
+            )));
+        }
+        verbs::run(
+            &Call {
+                server: self,
+                asker,
+                deadline,
+                now: Now(self.host.now_ms()),
+            },
+            request,
+        )
+    }
+}
+
+fn error_line(why: &str) -> String {
+    format!("error: {}", escape(why))
+}
+
+/// One request under way.
+pub struct Call<'a> {
+    server: &'a Server<'a>,
+    asker: Asker<'a>,
+    /// After this nothing is changed any more.
+    pub deadline: Instant,
+    /// When the request began.
+    pub now: Now,
+}
+
+/// What unknown and unauthorised repositories have in common: one answer.
+fn not_found() -> Failure {
+    Failure::Refused("repository not found".to_owned())
+}
+
+impl<'a> Call<'a> {
+    /// The ledger.
+    pub fn ledger(&self) -> &'a dyn Ledger {
+        self.server.ledger
+    }
+
+    /// The server's settings.
+    pub fn settings(&self) -> &'a PluginSettings {
+        self.server.settings
+    }
+
+    /// The principal that asks.
+    pub fn asker(&self) -> Asker<'a> {
+        self.asker
+    }
+
+    /// Finds the repository and makes sure that the user has `need` there.
+    ///
+    /// # Errors
+    /// "repository not found", also for those who may not know of it.
+    pub fn admit(&self, name: &RepoArg, need: Access) -> Result<Admitted<'_>, Failure> {
+        let host = self.server.host;
+        let repo = match host.resolve_repo(name.as_str()) {
+            Ok(repo) => repo,
+            Err(HostError::NotFound) => return Err(not_found()),
+            Err(HostError::Failed(status)) => return Err(host_failed(status)),
+        };
+        if !host.authorize(&repo, need) {
+            // Only who may see the repository is told what is missing.
+            if need > Access::Read && host.authorize(&repo, Access::Read) {
+                return Err(Failure::Refused(format!(
+                    "{} may see the claims in {repo}, but not take any; ask its admin for {} access",
+                    self.asker.name,
+                    need.name()
+                )));
+            }
+            return Err(not_found());
+        }
+        let repository = match host.repo_path(&repo) {
+            Ok(path) => path.map(Repository::at),
+            Err(HostError::NotFound) => None,
+            Err(HostError::Failed(status)) => return Err(host_failed(status)),
+        };
+        Ok(Admitted {
+            call: self,
+            repo,
+            repository,
+            access: need,
+        })
+    }
+
+    /// Whether the peer has gone in the meantime.
+    ///
+    /// # Errors
+    /// [`Failure::Gone`] if so.
+    pub fn still_wanted(&self) -> Result<(), Failure> {
+        if self.server.host.is_cancelled() {
+            Err(Failure::Gone)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The server's time now.
+    pub fn time(&self) -> Now {
+        Now(self.server.host.now_ms())
+    }
+
+    /// A line for the admin.
+    pub fn warn(&self, line: &str) {
+        self.server.host.log(Level::Warn, &escape(line));
+    }
+}
+
+fn host_failed(status: i32) -> Failure {
+    Failure::NotNow(format!("the host could not answer (status {status})"))
+}
+
+/// A request in a repository that the user may use.
+pub struct Admitted<'a> {
+    pub call: &'a Call<'a>,
+    /// The repository's permanent id.
+    pub repo: String,
+    repository: Option<Repository>,
+    /// The right that was asked for and given.
+    access: Access,
+}
+
+impl Admitted<'_> {
+    /// Whether the user has `access` here.
+    pub fn may(&self, access: Access) -> bool {
+        self.access >= access || self.call.server.host.authorize(&self.repo, access)
+    }
+
+    /// The user in `session`, with the right that was asked for.
+    pub fn caller(&self, session: Option<&Session>) -> Caller {
+        Caller {
+            name: self.call.asker.name.to_owned(),
+            profile: self.call.asker.key.map(str::to_owned),
+            session: session.cloned(),
+            access: self.access,
+        }
+    }
+
+    /// The repository on this disk.
+    pub fn repository(&self) -> Option<&Repository> {
+        self.repository.as_ref()
+    }
+
+    /// The repository's tracker.
+    ///
+    /// # Errors
+    /// None that can be read.
+    pub fn tracker(&self) -> Result<Tracker<'_>, TrackerError> {
+        Tracker::of(self.call.server.host, &self.repo, self.repository.as_ref())
+    }
+
+    /// The limits that hold here: the longest TTL, and what a bound claim gets.
+    ///
+    /// # Errors
+    /// A setting that is none.
+    pub fn ttls(&self) -> Result<Ttls, Failure> {
+        let own = match &self.repository {
+            Some(repository) => repository.settings()?,
+            None => crate::repository::RepositorySettings::default(),
+        };
+        let settings = self.call.settings();
+        let of = |seconds: u64| Ttl::new(seconds).map_err(|e| Failure::NotNow(e.to_string()));
+        let longest = match own.max_ttl {
+            Some(ttl) => ttl,
+            None => of(settings.max_ttl)?,
+        };
+        let default = match own.default_ttl {
+            Some(ttl) => ttl,
+            None => of(settings.default_ttl)?,
+        };
+        Ok(Ttls {
+            longest,
+            default: default.min(longest),
+        })
+    }
+
+    /// The repository's git directory.
+    pub fn path(&self) -> Option<PathBuf> {
+        self.repository
+            .as_ref()
+            .map(|repository| repository.path().to_owned())
+    }
+}
+
+/// The limits on times to live in a repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ttls {
+    pub longest: Ttl,
+    pub default: Ttl,
+}

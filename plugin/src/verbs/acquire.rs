@@ -1,0 +1,131 @@
+//! `acquire`: take a claim on an open issue, or extend one's own.
+
+use git_claim_api::exit::Exit;
+use git_claim_api::ids::IssueId;
+use git_claim_api::reply::{ClaimReply, Status};
+use git_claim_api::verb::{Binding, Take};
+
+use crate::claim::{self, Acquire, Bound, Caller, Decision, Refusal};
+use crate::random;
+use crate::server::{Admitted, Answer, Failure};
+use crate::tracker::Issue;
+use crate::verbs::{caller_who_evicts, decide, denial, look_at, recorded_id, within};
+
+pub fn run(admitted: &Admitted<'_>, typed: &IssueId, take: &Take) -> Result<Answer, Failure> {
+    // One's own live claim is answered before anything else is looked at, so
+    // that a lost reply can always be retried.
+    if let Some(issue) = recorded_id(admitted, typed)? {
+        let caller = admitted.caller(take.session.as_ref());
+        let is_own = look_at(admitted, &issue)?
+            .live(admitted.call.now)
+            .is_some_and(|tenure| tenure.is_held_by(&caller));
+        if is_own {
+            return take_issue(admitted, &issue, None, take);
+        }
+    }
+    let Issue { id, is_open, title } = admitted.tracker()?.resolve(typed)?;
+    if !is_open {
+        let title = title
+            .map(|title| format!(" \"{title}\""))
+            .unwrap_or_default();
+        return Err(Failure::Refused(format!("issue {id}{title} is closed")));
+    }
+    take_issue(admitted, &id, title.as_deref(), take)
+}
+
+fn take_issue(
+    admitted: &Admitted<'_>,
+    issue: &IssueId,
+    title: Option<&str>,
+    take: &Take,
+) -> Result<Answer, Failure> {
+    let ttls = admitted.ttls()?;
+    within(ttls.longest, take.ttl)?;
+    let caller = caller_who_evicts(
+        admitted,
+        issue,
+        take.session.as_ref(),
+        take.take_over.as_ref(),
+    )?;
+    let binding = match &take.binding {
+        Some(binding) => Some(bound(admitted, binding)?),
+        None => None,
+    };
+    let lease_id = random::id();
+    let outcome = decide(
+        admitted,
+        issue,
+        &caller,
+        &mut |transaction, situation, now| {
+            if let Some(binding) = &binding {
+                let holder = transaction.bound_to(&admitted.repo, &binding.branch, now)?;
+                if let Some(other) = holder.filter(|other| other != issue) {
+                    return Ok(Decision::Refused(Refusal::BranchTaken {
+                        branch: binding.branch.clone(),
+                        issue: other.to_string(),
+                    }));
+                }
+            }
+            let ask = Acquire {
+                caller: &caller,
+                take,
+                default_ttl: ttls.default,
+                title,
+                lease_id: &lease_id,
+                seq: transaction.next_seq()?,
+                request_ended: began_here(transaction, admitted, issue, &caller, take)?,
+                binding: binding.clone(),
+            };
+            Ok(claim::acquire(situation, &ask, now))
+        },
+    )?;
+    let granted = match denial(admitted, issue, &caller, outcome) {
+        Ok(denial) => return denial,
+        Err(granted) => granted,
+    };
+    let reply = ClaimReply {
+        tenure: Some(granted.value),
+        ..granted.reply(admitted, &caller, Status::Acquired, issue)
+    };
+    Answer::new(Exit::Done, &reply)
+}
+
+/// Whether this request has begun a tenure of this issue before. Where that
+/// tenure still lives, it is the caller's own and is answered as such.
+fn began_here(
+    transaction: &mut dyn crate::ledger::Transaction,
+    admitted: &Admitted<'_>,
+    issue: &IssueId,
+    caller: &Caller,
+    take: &Take,
+) -> Result<bool, crate::ledger::LedgerError> {
+    let Some(request) = &take.request else {
+        return Ok(false);
+    };
+    let begun = transaction.begun_by(
+        &admitted.repo,
+        &caller.name,
+        caller.session.as_ref(),
+        request,
+    )?;
+    Ok(begun.is_some_and(|(begun, _)| begun == *issue))
+}
+
+/// The branch that a claim is to be bound to, with where it stands.
+fn bound(admitted: &Admitted<'_>, binding: &Binding) -> Result<Bound, Failure> {
+    let mut base = None;
+    if let Some(repository) = admitted.repository() {
+        if repository.is_default_branch(&binding.branch)? {
+            return Err(Failure::Refused(
+                Refusal::DefaultBranch(binding.branch.clone()).to_string(),
+            ));
+        }
+        base = repository.tip(&binding.branch)?;
+    }
+    Ok(Bound {
+        branch: binding.branch.clone(),
+        worktree: binding.worktree.to_string(),
+        machine: binding.machine.to_string(),
+        base,
+    })
+}

@@ -1,0 +1,119 @@
+//! `list`: the live claims, the oldest tenure first; or those that have ended.
+
+use git_claim_api::access::Access;
+use git_claim_api::exit::Exit;
+use git_claim_api::ids::{IssueId, Session, Text};
+use git_claim_api::reply::{Lease, ListReply};
+
+use crate::claim::Claim;
+use crate::ledger::Filter;
+use crate::server::{Admitted, Answer, Failure};
+use crate::view::Viewer;
+
+/// Which claims, and how many.
+#[derive(Debug)]
+pub struct Wanted {
+    pub holder: Option<Text>,
+    pub mine: bool,
+    pub ended: bool,
+    pub limit: Option<u32>,
+    pub after: Option<IssueId>,
+}
+
+pub fn run(
+    admitted: &Admitted<'_>,
+    wanted: Wanted,
+    session: Option<&Session>,
+) -> Result<Answer, Failure> {
+    let caller = admitted.caller(session);
+    let holder = match wanted.holder {
+        Some(holder) if wanted.mine && holder.as_str() != caller.name => {
+            return Err(Failure::Refused(
+                "--mine and another's --holder leave nothing to list".to_owned(),
+            ));
+        }
+        Some(holder) => Some(holder.to_string()),
+        None => wanted.mine.then(|| caller.name.clone()),
+    };
+    let filter = Filter {
+        holder,
+        after: wanted.after,
+        // One more tells whether there is more.
+        limit: wanted.limit.map(|limit| limit.saturating_add(1)),
+    };
+    let now = admitted.call.time();
+    let mut leases = Vec::new();
+    let viewer = |may_write| Viewer {
+        caller: &caller,
+        may_write,
+        now,
+    };
+    if wanted.ended {
+        let mut ended = Vec::new();
+        admitted.call.ledger().read(&mut |view| {
+            ended = view.ended(&admitted.repo, &filter, now)?;
+            Ok(())
+        })?;
+        let may_write = ended
+            .iter()
+            .any(|(_, ended)| ended.tenure.binding.is_some())
+            && admitted.may(Access::Write);
+        leases.extend(
+            ended
+                .iter()
+                .map(|(issue, ended)| viewer(may_write).ended_lease(issue, ended)),
+        );
+    } else {
+        let mut live = Vec::new();
+        admitted.call.ledger().read(&mut |view| {
+            live = view.live(&admitted.repo, &filter, now)?;
+            Ok(())
+        })?;
+        let may_write = live.iter().any(is_bound) && admitted.may(Access::Write);
+        leases.extend(live.iter().map(|(issue, claim)| Lease {
+            issue: issue.to_string(),
+            claim: viewer(may_write).live(claim),
+            ended: None,
+        }));
+        mark_closed(admitted, &mut leases);
+    }
+    let limit = wanted.limit.map_or(usize::MAX, |limit| limit as usize);
+    let more = leases.len() > limit;
+    leases.truncate(limit);
+    let reply = ListReply {
+        leases,
+        repo: admitted.repo.clone(),
+        now: viewer(false).time(),
+        more,
+    };
+    Answer::new(Exit::Done, &reply)
+}
+
+fn is_bound((_, claim): &(IssueId, Claim)) -> bool {
+    claim
+        .tenure
+        .as_ref()
+        .is_some_and(|tenure| tenure.binding.is_some())
+}
+
+/// Marks the claims whose issue has been closed since. A tracker that can't be
+/// read leaves the list as it is: the claims are true all the same.
+fn mark_closed(admitted: &Admitted<'_>, leases: &mut [Lease]) {
+    if leases.is_empty() {
+        return;
+    }
+    let tracker = match admitted.tracker() {
+        Ok(tracker) => tracker,
+        Err(error) => return admitted.call.warn(&error.to_string()),
+    };
+    for lease in leases {
+        let Ok(id) = lease.issue.parse() else {
+            continue;
+        };
+        match tracker.resolve(&id) {
+            Ok(issue) if !issue.is_open => lease.claim.issue_state = Some("closed".to_owned()),
+            Ok(_) => {}
+            Err(error) => admitted.call.warn(&error.to_string()),
+        }
+    }
+}

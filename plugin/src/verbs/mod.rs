@@ -1,0 +1,280 @@
+//! One file a subverb: load, decide, store, reply.
+
+mod acquire;
+mod history;
+mod host_only;
+mod list;
+mod next;
+mod release;
+mod renew;
+mod show;
+mod verify;
+mod whoami;
+
+use git_claim_api::access::Access;
+use git_claim_api::exit::Exit;
+use git_claim_api::ids::{IssueId, Session, Ttl};
+use git_claim_api::reply::Status;
+use git_claim_api::verb::{Eviction, Request};
+
+use crate::claim::{Caller, Claim, Decision, Now, Situation};
+use crate::ledger::{LedgerError, Transaction, Verdict, View};
+use crate::server::{Admitted, Answer, Call, Failure};
+use crate::view::Viewer;
+
+/// Serves `request`.
+pub fn run(call: &Call<'_>, request: Request) -> Result<Answer, Failure> {
+    match request {
+        Request::Acquire { repo, issue, take } => {
+            acquire::run(&call.admit(&repo, Access::Write)?, &issue, &take)
+        }
+        Request::Next { repo, take } => next::run(&call.admit(&repo, Access::Write)?, &take),
+        Request::Renew {
+            repo,
+            issue,
+            ttl,
+            session,
+            token,
+        } => {
+            let admitted = call.admit(&repo, Access::Write)?;
+            renew::run(&admitted, &issue, ttl, session.as_ref(), token)
+        }
+        Request::Release {
+            repo,
+            issue,
+            session,
+            token,
+            force,
+        } => {
+            let admitted = call.admit(&repo, Access::Write)?;
+            release::run(&admitted, &issue, session.as_ref(), token, force.as_ref())
+        }
+        Request::List {
+            repo,
+            holder,
+            mine,
+            ended,
+            limit,
+            after,
+            session,
+        } => {
+            let admitted = call.admit(&repo, Access::Read)?;
+            let wanted = list::Wanted {
+                holder,
+                mine,
+                ended,
+                limit,
+                after,
+            };
+            list::run(&admitted, wanted, session.as_ref())
+        }
+        Request::Show {
+            repo,
+            issue,
+            session,
+        } => show::run(&call.admit(&repo, Access::Read)?, &issue, session.as_ref()),
+        Request::Log { repo, issue, limit } => {
+            history::run(&call.admit(&repo, Access::Read)?, issue.as_ref(), limit)
+        }
+        Request::Verify {
+            repo,
+            issue,
+            token,
+            session,
+        } => {
+            let admitted = call.admit(&repo, Access::Read)?;
+            verify::run(&admitted, &issue, token, session.as_ref())
+        }
+        Request::Whoami { repo } => whoami::run(call, repo.as_ref()),
+        Request::Rename { old, new } => host_only::rename(call, old.as_str(), new.as_str()),
+        Request::Backup { file } => host_only::backup(call, file.as_str()),
+        Request::Recover { .. } | Request::Serve { .. } => Err(Failure::Refused(format!(
+            "this server's version does not know '{}' yet",
+            request.subverb()
+        ))),
+    }
+}
+
+/// One issue's claim, as it was when a request was decided.
+struct Outcome<T> {
+    /// After the change, if there was one.
+    claim: Claim,
+    decision: Decision<T>,
+    now: Now,
+}
+
+/// Loads an issue's situation, decides, and stores what was decided, all in one
+/// change of the ledger.
+fn decide<T>(
+    admitted: &Admitted<'_>,
+    issue: &IssueId,
+    caller: &Caller,
+    decision: &mut dyn FnMut(
+        &mut dyn Transaction,
+        &Situation,
+        Now,
+    ) -> Result<Decision<T>, LedgerError>,
+) -> Result<Outcome<T>, Failure> {
+    let call = admitted.call;
+    call.still_wanted()?;
+    let mut outcome = None;
+    call.ledger().change(call.deadline, &mut |transaction| {
+        let situation = situation(transaction, &admitted.repo, issue, caller)?;
+        // By the time of the decision, not of the request: others may have been
+        // served in between.
+        let now = call.time();
+        let decision = decision(transaction, &situation, now)?;
+        let mut claim = situation.claim;
+        let verdict = match &decision {
+            Decision::Change {
+                claim: after,
+                ended,
+                ..
+            } => {
+                transaction.store(&admitted.repo, issue, after, ended.as_ref())?;
+                claim = after.clone();
+                Verdict::Commit
+            }
+            _ => Verdict::Discard,
+        };
+        outcome = Some(Outcome {
+            claim,
+            decision,
+            now,
+        });
+        Ok(verdict)
+    })?;
+    outcome.ok_or_else(|| Failure::NotNow("the ledger did not answer".to_owned()))
+}
+
+/// What a decision on `issue` looks at.
+fn situation(
+    view: &(impl View + ?Sized),
+    repo: &str,
+    issue: &IssueId,
+    caller: &Caller,
+) -> Result<Situation, LedgerError> {
+    Ok(Situation {
+        claim: view.claim(repo, issue)?,
+        callers_last: view.last_of(repo, issue, &caller.name, caller.session.as_ref())?,
+    })
+}
+
+/// The reply to an outcome that is a conflict or a refusal; `Err` gives back
+/// what was granted.
+fn denial<T>(
+    admitted: &Admitted<'_>,
+    issue: &IssueId,
+    caller: &Caller,
+    outcome: Outcome<T>,
+) -> Result<Result<Answer, Failure>, Granted<T>> {
+    let viewer = Viewer {
+        caller,
+        may_write: true,
+        now: outcome.now,
+    };
+    match outcome.decision {
+        Decision::Conflict(conflict) => {
+            let reply = viewer.conflict(&admitted.repo, issue, &outcome.claim, &conflict);
+            Ok(Answer::new(Exit::Conflict, &reply))
+        }
+        Decision::Refused(refusal) => Ok(Err(Failure::Refused(refusal.to_string()))),
+        Decision::Change { outcome: value, .. } | Decision::Keep(value) => Err(Granted {
+            claim: outcome.claim,
+            value,
+            now: outcome.now,
+        }),
+    }
+}
+
+/// What a decision granted.
+struct Granted<T> {
+    claim: Claim,
+    value: T,
+    now: Now,
+}
+
+impl<T> Granted<T> {
+    fn reply(
+        &self,
+        admitted: &Admitted<'_>,
+        caller: &Caller,
+        status: Status,
+        issue: &IssueId,
+    ) -> git_claim_api::reply::ClaimReply {
+        Viewer {
+            caller,
+            may_write: true,
+            now: self.now,
+        }
+        .reply(status, &admitted.repo, issue, &self.claim)
+    }
+}
+
+/// The caller, as an admin if the claim that is to be ended is another name's
+/// and they are one. Asked for outside of the change: a host may take its time.
+fn caller_who_evicts(
+    admitted: &Admitted<'_>,
+    issue: &IssueId,
+    session: Option<&Session>,
+    eviction: Option<&Eviction>,
+) -> Result<Caller, Failure> {
+    let mut caller = admitted.caller(session);
+    if eviction.is_some() {
+        let claim = look_at(admitted, issue)?;
+        let is_anothers = claim
+            .live(admitted.call.now)
+            .is_some_and(|tenure| tenure.holder != caller.name);
+        if is_anothers && admitted.may(Access::Admin) {
+            caller.access = Access::Admin;
+        }
+    }
+    Ok(caller)
+}
+
+/// The issue's claim now.
+fn look_at(admitted: &Admitted<'_>, issue: &IssueId) -> Result<Claim, Failure> {
+    let mut claim = Claim::default();
+    admitted.call.ledger().read(&mut |view| {
+        claim = view.claim(&admitted.repo, issue)?;
+        Ok(())
+    })?;
+    Ok(claim)
+}
+
+/// The full id of an issue that has a row in the ledger, from what was typed.
+/// Needs no tracker: a claim outlives trouble with the tracker. Several rows:
+/// the tracker's answer counts.
+fn recorded_id(admitted: &Admitted<'_>, typed: &IssueId) -> Result<Option<IssueId>, Failure> {
+    let mut found = Vec::new();
+    admitted.call.ledger().read(&mut |view| {
+        found = view.issues_like(&admitted.repo, typed, 2)?;
+        Ok(())
+    })?;
+    if let Some(exact) = found.iter().find(|issue| *issue == typed) {
+        return Ok(Some(exact.clone()));
+    }
+    Ok(match found.as_slice() {
+        [one] => Some(one.clone()),
+        _ => None,
+    })
+}
+
+/// The full id of any issue: from the ledger if it has a row there, else from
+/// the tracker.
+fn full_id(admitted: &Admitted<'_>, typed: &IssueId) -> Result<IssueId, Failure> {
+    match recorded_id(admitted, typed)? {
+        Some(issue) => Ok(issue),
+        None => Ok(admitted.tracker()?.resolve(typed)?.id),
+    }
+}
+
+/// Refuses a TTL above the server's limit.
+fn within(longest: Ttl, ttl: Option<Ttl>) -> Result<(), Failure> {
+    match ttl {
+        Some(ttl) if ttl > longest => Err(Failure::Refused(format!(
+            "a claim may live for {longest} seconds at most here, not {ttl}"
+        ))),
+        _ => Ok(()),
+    }
+}
