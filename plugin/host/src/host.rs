@@ -1,0 +1,36 @@
+//! What the plugin asks of the program that loaded it, as safe Rust: which
+//! repository is meant, who may do what there, and where output goes.
+
+use std::io;
+use std::path::PathBuf;
+
+use git_claim_api::access::Access;
+
+/// The answers about repositories and rights, for one request.
+pub trait Host {
+    /// The permanent id of the repository that the user typed as `name`, the
+    /// same for every spelling. `None` also where the user may not know of it.
+    fn resolve_repo(&self, name: &str) -> Option<String>;
+
+    /// Whether the request's principal has `access` to this repository.
+    fn authorize(&self, repo_id: &str, access: Access) -> bool;
+
+    /// The absolute path of the repository's git directory.
+    fn repo_path(&self, repo_id: &str) -> Option<PathBuf>;
+}
+
+/// One of a request's two outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// Where a request's output goes.
+pub trait Output {
+    /// Writes all of `data`.
+    ///
+    /// # Errors
+    /// The reader has gone, or the request was given up.
+    fn write(&self, stream: Stream, data: &[u8]) -> io::Result<()>;
+}
