@@ -1,0 +1,62 @@
+//! What a person reads when a request cannot be served: `error: …`, then
+//! perhaps `hint: …`, on stderr.
+
+use std::io::Write as _;
+
+use git_claim_api::exit::Exit;
+use git_claim_api::text::escape;
+
+/// The one answer about a repository that does not exist or that the asker may
+/// not know of. The plugin says the same.
+pub const NOT_FOUND: &str = "repository not found";
+
+/// Why the program ends without having served the request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub exit: Exit,
+    pub error: String,
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    /// The request cannot be served, however often it is repeated.
+    pub fn refused(error: impl ToString) -> Self {
+        Failure {
+            exit: Exit::Error,
+            error: error.to_string(),
+            hint: None,
+        }
+    }
+
+    /// The server could not be asked: it is busy, or its setup is broken.
+    pub fn not_now(error: impl ToString) -> Self {
+        Failure {
+            exit: Exit::NotNow,
+            error: error.to_string(),
+            hint: None,
+        }
+    }
+
+    /// A repository that does not exist, or not for the asker.
+    pub fn repository_not_found() -> Self {
+        Failure::refused(NOT_FOUND)
+    }
+
+    /// The same with a next step.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Writes it to stderr and gives the exit code. Nobody is left to tell when
+    /// stderr is gone.
+    pub fn print(&self) -> Exit {
+        let mut text = format!("error: {}\n", escape(&self.error));
+        if let Some(hint) = &self.hint {
+            text.push_str(&format!("hint: {}\n", escape(hint)));
+        }
+        let _ = std::io::stderr().lock().write_all(text.as_bytes());
+        self.exit
+    }
+}

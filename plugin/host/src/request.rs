@@ -1,0 +1,163 @@
+//! One request, the same way for every kind: load the plugin, open the ledger,
+//! hand the command over, pass the exit code on.
+
+use std::cell::Cell;
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use git_claim_api::REQUEST_DEADLINE_MS;
+
+use crate::abi::{self, CallError, Instance, OpenError, Plugin};
+use crate::host::{Host, Output, Stream};
+use crate::log::{Level, log};
+use crate::plugin_file::PluginFile;
+use crate::report::Failure;
+use crate::settings::Settings;
+use crate::watchdog::{Watchdog, busy};
+
+/// What is asked, by whom, and of which ledger.
+#[derive(Debug)]
+pub struct Job<'a> {
+    pub settings: &'a Settings,
+    pub ledger: PathBuf,
+    /// The raw command, the verb included.
+    pub command: &'a [u8],
+    pub user: &'a str,
+    /// The principal's profile.
+    pub key: &'a str,
+    /// The command is the admin's, not a client's.
+    pub of_host: bool,
+}
+
+impl Job<'_> {
+    /// Does it, with the answer on stdout and stderr, and gives the exit code.
+    ///
+    /// # Errors
+    /// It could not be done; nothing was printed.
+    pub fn run(&self, host: &dyn Host) -> Result<u8, Failure> {
+        let watchdog = Watchdog::start().map_err(Failure::not_now)?;
+        let answer = Answer {
+            watchdog: &watchdog,
+            begun: Cell::new(false),
+        };
+        let done = self.run_to(host, &answer);
+        if !answer.begun.get() && !watchdog.settle() {
+            // The watchdog is just ending the process.
+            loop {
+                std::thread::park();
+            }
+        }
+        done
+    }
+
+    /// Does it with the answer to `output`.
+    ///
+    /// # Errors
+    /// It could not be done.
+    pub fn run_to(&self, host: &dyn Host, output: &dyn Output) -> Result<u8, Failure> {
+        let plugin = load(self.settings)?;
+        let instance = open(&plugin, self.settings, self.ledger.clone())?;
+        let peer = peer();
+        let request = abi::Request {
+            command: self.command,
+            user: self.user,
+            key: self.key,
+            peer: &peer,
+            deadline_ms: REQUEST_DEADLINE_MS,
+            of_host: self.of_host,
+        };
+        instance.exec(&request, host, output).map_err(failed)
+    }
+}
+
+/// Loads the plugin of `settings`.
+///
+/// # Errors
+/// It is nowhere, may not be trusted, or is none.
+pub fn load(settings: &Settings) -> Result<Plugin, Failure> {
+    let out_of_order = |error: &dyn std::fmt::Display| Failure::not_now(error).hint(ASK_ADMIN);
+    let path = settings.plugin().map_err(|error| out_of_order(&error))?;
+    let file = PluginFile::open(&path).map_err(|error| out_of_order(&error))?;
+    let real = file.file().path().display().to_string();
+    let plugin = Plugin::load(file).map_err(|error| out_of_order(&error))?;
+    let version = version(&plugin).unwrap_or_else(|| "unknown".to_owned());
+    log(Level::Info, &format!("loaded {real}, version {version}"));
+    Ok(plugin)
+}
+
+/// The version that the plugin reports of itself.
+pub fn version(plugin: &Plugin) -> Option<String> {
+    let facts: serde_json::Value = serde_json::from_str(&plugin.describe().ok()?).ok()?;
+    Some(facts.get("version")?.as_str()?.to_owned())
+}
+
+/// Opens the plugin on `ledger`.
+///
+/// # Errors
+/// The ledger is busy, out of order, or refused.
+pub fn open(plugin: &Plugin, settings: &Settings, ledger: PathBuf) -> Result<Instance, Failure> {
+    let settings = serde_json::to_string(&settings.for_plugin(ledger)).map_err(Failure::not_now)?;
+    plugin.open(&settings).map_err(|error| match error {
+        OpenError {
+            status: CallError::Busy,
+            ..
+        } => busy(),
+        error => Failure::not_now(error).hint(ASK_ADMIN),
+    })
+}
+
+/// What a client can do about a server that is set up wrongly.
+const ASK_ADMIN: &str =
+    "the server's administrator sees what is wrong with `git-claim-server check`";
+
+/// What a failed call means for the one who asked.
+fn failed(status: CallError) -> Failure {
+    match status {
+        CallError::Busy => busy(),
+        CallError::NotFound | CallError::Denied => Failure::repository_not_found(),
+        CallError::Invalid => Failure::refused(status),
+        CallError::Config
+        | CallError::Io
+        | CallError::Cancelled
+        | CallError::Forked
+        | CallError::Panicked
+        | CallError::Unknown(_) => Failure::not_now(status).hint(ASK_ADMIN),
+    }
+}
+
+/// The client's address as sshd gives it, or nothing.
+fn peer() -> String {
+    let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
+    let address = connection.split(' ').next().unwrap_or_default();
+    match address.parse::<IpAddr>() {
+        Ok(address) => address.to_string(),
+        Err(_) => String::new(),
+    }
+}
+
+/// The process's own outputs. The first byte of an answer is its end for the
+/// watchdog: what is answered is answered.
+struct Answer<'a> {
+    watchdog: &'a Watchdog,
+    begun: Cell<bool>,
+}
+
+impl Output for Answer<'_> {
+    fn write(&self, stream: Stream, data: &[u8]) -> io::Result<()> {
+        if !self.begun.get() {
+            if !self.watchdog.settle() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.begun.set(true);
+        }
+        match stream {
+            Stream::Stdout => {
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(data)?;
+                stdout.flush()
+            }
+            Stream::Stderr => io::stderr().lock().write_all(data),
+        }
+    }
+}

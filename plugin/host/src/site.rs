@@ -1,0 +1,102 @@
+//! The answers of a forge that is nothing but a settings file and a folder of
+//! repositories.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+
+use git_claim_api::access::Access;
+
+use crate::access::Rules;
+use crate::host::Host;
+use crate::log::{Level, log};
+use crate::principal::Principal;
+use crate::repo_config::RepoConfig;
+use crate::report::Failure;
+use crate::repos::Repos;
+use crate::settings::Settings;
+
+/// Opens the folder of repositories that `settings` name.
+///
+/// # Errors
+/// It is not set, or not there.
+pub fn repos(settings: &Settings) -> Result<Repos, Failure> {
+    let repos_dir = settings.repos_dir().map_err(Failure::not_now)?;
+    Repos::new(repos_dir).map_err(|reason| {
+        Failure::not_now(format!("claim.reposDir: {}: {reason}", repos_dir.display()))
+    })
+}
+
+/// The host's side of one request.
+#[derive(Debug)]
+pub struct Site<'a> {
+    settings: &'a Settings,
+    repos: Repos,
+    principal: &'a Principal,
+    /// The repository that was asked about last and what the principal may do
+    /// there: the plugin asks several times about one.
+    last: RefCell<Option<(String, Option<Access>)>>,
+}
+
+impl<'a> Site<'a> {
+    /// The site of `settings` as `principal` may see it.
+    ///
+    /// # Errors
+    /// As [`repos`].
+    pub fn new(settings: &'a Settings, principal: &'a Principal) -> Result<Self, Failure> {
+        Ok(Site {
+            settings,
+            repos: repos(settings)?,
+            principal,
+            last: RefCell::new(None),
+        })
+    }
+
+    /// The most that the principal may do in the repository `id`.
+    fn highest(&self, id: &str) -> Option<Access> {
+        if let Some((last, access)) = &*self.last.borrow()
+            && last == id
+        {
+            return *access;
+        }
+        let access = self
+            .repos
+            .by_id(id)
+            .and_then(|repo| rules(self.settings, &repo.id, &repo.path))
+            .and_then(|rules| rules.highest(self.principal.name.as_str(), &self.settings.groups));
+        *self.last.borrow_mut() = Some((id.to_owned(), access));
+        access
+    }
+}
+
+/// The rules of one repository; `None` if its config cannot be read.
+fn rules(settings: &Settings, id: &str, path: &std::path::Path) -> Option<Rules> {
+    let own = match RepoConfig::read(path) {
+        Ok(own) => own,
+        Err(error) => {
+            let line = format!("{id}: config: {}; nobody gets in", error.message());
+            log(Level::Error, &line);
+            return None;
+        }
+    };
+    for key in &own.unknown {
+        log(Level::Warn, &format!("{id}: unknown key {key} is ignored"));
+    }
+    if let Some(group) = settings.unknown_group(&own.rules) {
+        log(Level::Warn, &format!("{id}: there is no group @{group}"));
+    }
+    Some(own.rules.or(&settings.rules))
+}
+
+impl Host for Site<'_> {
+    fn resolve_repo(&self, name: &str) -> Option<String> {
+        Some(self.repos.resolve(name)?.id)
+    }
+
+    fn authorize(&self, repo_id: &str, access: Access) -> bool {
+        self.highest(repo_id).is_some_and(|most| access <= most)
+    }
+
+    fn repo_path(&self, repo_id: &str) -> Option<PathBuf> {
+        Some(self.repos.by_id(repo_id)?.path)
+    }
+}

@@ -1,0 +1,82 @@
+//! Gives a request up that hangs past its deadline.
+//!
+//! The plugin keeps the deadline wherever it can look at the clock. It cannot
+//! while it waits in the ledger's queue, a blocking `flock` on a file that a
+//! stopped process may hold, nor in a disk that does not answer; and the client
+//! was promised an end. So a small thread waits beside it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use git_claim_api::REQUEST_DEADLINE_MS;
+
+use crate::report::Failure;
+
+/// How much longer than the plugin itself the watchdog waits.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The thread only sleeps and prints.
+const STACK: usize = 128 * 1024;
+
+/// Runs from its start until the request is answered. Whoever comes first,
+/// answer or end of time, wins; the other one stays silent.
+#[derive(Debug, Clone)]
+pub struct Watchdog {
+    settled: Arc<AtomicBool>,
+}
+
+impl Watchdog {
+    /// Starts to count.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
+    pub fn start() -> io::Result<Watchdog> {
+        let watchdog = Watchdog {
+            settled: Arc::new(AtomicBool::new(false)),
+        };
+        let watching = watchdog.clone();
+        let limit = Duration::from_millis(REQUEST_DEADLINE_MS.into()) + GRACE;
+        std::thread::Builder::new()
+            .name("watchdog".to_owned())
+            .stack_size(STACK)
+            .spawn(move || watching.wait(limit))?;
+        Ok(watchdog)
+    }
+
+    /// Claims the end of the request for the caller; `false` if somebody else
+    /// has it already.
+    pub fn settle(&self) -> bool {
+        !self.settled.swap(true, Ordering::AcqRel)
+    }
+
+    fn wait(&self, limit: Duration) {
+        let end = Instant::now() + limit;
+        // A thread may wake early.
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            std::thread::sleep(left);
+        }
+        if self.settle() {
+            let exit = busy().print();
+            std::process::exit(exit.code().into());
+        }
+    }
+}
+
+/// What a client reads when its request took too long.
+pub fn busy() -> Failure {
+    Failure::not_now("the ledger is busy").hint("try again; repeating the same command is safe")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Watchdog;
+
+    #[test]
+    fn only_one_side_ends_a_request() {
+        let watchdog = Watchdog::start().unwrap();
+        assert!(watchdog.settle());
+        assert!(!watchdog.settle());
+    }
+}
