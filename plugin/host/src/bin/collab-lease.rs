@@ -1,1 +1,5 @@
-fn main() {}
+//! `collab-lease`: every word of argv is the client's.
+
+fn main() -> std::process::ExitCode {
+    git_claim_server::collab_lease::main()
+}

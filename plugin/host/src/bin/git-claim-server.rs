@@ -1,1 +1,5 @@
-fn main() {}
+//! `git-claim-server`: argv is the admin's.
+
+fn main() -> std::process::ExitCode {
+    git_claim_server::cli::main()
+}

@@ -1,0 +1,252 @@
+//! `git-claim-server check`: what is wrong with a setup, where everyone else
+//! reads "repository not found". One line for each thing that was looked at.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use git_claim_api::abi::GCLAIM_ENTRY;
+use git_claim_api::access::Access;
+use git_claim_api::exit::Exit;
+use git_claim_api::reply::WhoamiReply;
+use git_claim_api::verb::Request;
+
+use super::{ask, check_user, say};
+use crate::abi::Plugin;
+use crate::access::Rules;
+use crate::plugin_file::PluginFile;
+use crate::principal::Name;
+use crate::repo_config::RepoConfig;
+use crate::report::Failure;
+use crate::repos::{Repo, Repos};
+use crate::request;
+use crate::settings::Settings;
+use crate::site;
+
+/// Looks at the setup, at `repo` and at what `name` may do there, and gives 1
+/// if anything is wrong.
+pub fn run(config: Option<&Path>, repo: Option<&str>, name: Option<&Name>) -> u8 {
+    let mut check = Check::default();
+    check.everything(config, repo, name);
+    let exit = if check.has_problem {
+        Exit::Error
+    } else {
+        Exit::Done
+    };
+    exit.code()
+}
+
+#[derive(Default)]
+struct Check {
+    has_problem: bool,
+}
+
+impl Check {
+    fn ok(&self, what: &str) {
+        say(&format!("ok: {what}"));
+    }
+
+    fn problem(&mut self, what: &str, to_do: &str) {
+        self.has_problem = true;
+        say(&format!("problem: {what}; {to_do}"));
+    }
+
+    fn everything(&mut self, config: Option<&Path>, repo: Option<&str>, name: Option<&Name>) {
+        let settings = match Settings::load(config) {
+            Ok(settings) => settings,
+            Err(error) => {
+                return self.problem(
+                    &error.to_string(),
+                    "nothing is served until that is put right",
+                );
+            }
+        };
+        self.ok(&format!("settings file {}", settings.path.display()));
+        let repos = self.repos(&settings);
+        let plugin_loads = self.plugin(&settings);
+        let ledger_opens = plugin_loads && self.ledger(&settings);
+        let found = match (repo, &repos) {
+            (Some(repo), Some(repos)) => self.repo(repos, repo),
+            _ => None,
+        };
+        if let (Some(repo), Some(repos), true) = (&found, &repos, ledger_opens) {
+            self.tracker(&settings, repos, repo);
+        }
+        let own = found
+            .as_ref()
+            .and_then(|repo| self.own_config(&settings, repo));
+        if repo.is_none() || own.is_some() {
+            self.access(&settings, own.unwrap_or_default(), name);
+        }
+    }
+
+    fn repos(&mut self, settings: &Settings) -> Option<Repos> {
+        match site::repos(settings) {
+            Ok(repos) => {
+                self.ok(&format!("repositories below {}", repos.root().display()));
+                Some(repos)
+            }
+            Err(failure) => {
+                self.problem(
+                    &failure.error,
+                    "set claim.reposDir to the folder of the repositories",
+                );
+                None
+            }
+        }
+    }
+
+    fn plugin(&mut self, settings: &Settings) -> bool {
+        let loaded = settings
+            .plugin()
+            .map_err(|error| error.to_string())
+            .and_then(|path| PluginFile::open(&path).map_err(|error| error.to_string()))
+            .and_then(|file| {
+                let path = file.file().path().display().to_string();
+                let plugin = Plugin::load(file).map_err(|error| error.to_string())?;
+                Ok((path, request::version(&plugin).unwrap_or_default()))
+            });
+        match loaded {
+            Ok((path, version)) => {
+                self.ok(&format!("plugin {path}, version {version}, {GCLAIM_ENTRY}"));
+                true
+            }
+            Err(error) => {
+                self.problem(&error, "install it again, or set claim.plugin");
+                false
+            }
+        }
+    }
+
+    /// Opens the ledger as a request would, with the checks of the plugin.
+    fn ledger(&mut self, settings: &Settings) -> bool {
+        let opened = settings
+            .ledger()
+            .map_err(Failure::not_now)
+            .and_then(|ledger| {
+                check_user(&ledger)?;
+                request::open(&request::load(settings)?, settings, ledger.clone())?;
+                Ok(ledger)
+            });
+        match opened {
+            Ok(ledger) => {
+                let mode = ledger
+                    .metadata()
+                    .map(|file| file.permissions().mode() & 0o7777);
+                let shown = match mode {
+                    Ok(mode) => format!("mode {mode:04o}"),
+                    Err(_) => "made with the first claim".to_owned(),
+                };
+                self.ok(&format!("ledger {}, {shown}", ledger.display()));
+                true
+            }
+            Err(failure) => {
+                let to_do = failure
+                    .hint
+                    .filter(|hint| hint.contains("runuser"))
+                    .unwrap_or_else(|| "nobody can claim until that is put right".to_owned());
+                self.problem(&format!("ledger: {}", failure.error), &to_do);
+                false
+            }
+        }
+    }
+
+    fn repo(&mut self, repos: &Repos, name: &str) -> Option<Repo> {
+        let found = repos.resolve(name);
+        match &found {
+            Some(repo) => self.ok(&format!("repository {name} is {}", repo.id)),
+            None => self.problem(
+                &format!(
+                    "repository {name}: there is none below {}",
+                    repos.root().display()
+                ),
+                "links that lead elsewhere are not followed, and it must be a git directory",
+            ),
+        }
+        found
+    }
+
+    /// What the repository's own config says of access, if it can be read.
+    fn own_config(&mut self, settings: &Settings, repo: &Repo) -> Option<Rules> {
+        let config = match RepoConfig::read(&repo.path) {
+            Ok(config) => config,
+            Err(error) => {
+                self.problem(
+                    &format!("{}: its config: {}", repo.id, error.message()),
+                    "nobody gets in until that is put right",
+                );
+                return None;
+            }
+        };
+        for key in &config.unknown {
+            self.problem(
+                &format!("{}: {key} means nothing in a repository", repo.id),
+                "correct or remove it with `git config`",
+            );
+        }
+        if let Some(group) = settings.unknown_group(&config.rules) {
+            self.problem(
+                &format!("{}: there is no group @{group}", repo.id),
+                &format!("add [claimGroup \"{group}\"] to the settings file"),
+            );
+        }
+        Some(config.rules)
+    }
+
+    /// The tracker, as the plugin finds it.
+    fn tracker(&mut self, settings: &Settings, repos: &Repos, repo: &Repo) {
+        match whoami(settings, repos, repo) {
+            Ok(reply) => self.ok(&format!(
+                "{}: tracker {}, claims last at most {}",
+                repo.id,
+                reply.tracker.as_deref().unwrap_or("none"),
+                git_claim_api::duration::short(reply.max_ttl)
+            )),
+            Err(failure) => self.problem(
+                &format!("{}: {}", repo.id, failure.error),
+                "see `claim.tracker` and the other claim settings of the repository",
+            ),
+        }
+    }
+
+    /// Who may do what, where `own` rules of a repository count first.
+    fn access(&mut self, settings: &Settings, own: Rules, name: Option<&Name>) {
+        let rules = own.clone().or(&settings.rules);
+        if rules == Rules::default() {
+            return self.problem(
+                "nobody may see or take claims",
+                "set claim.read, claim.write and claim.admin",
+            );
+        }
+        let Some(name) = name else {
+            return;
+        };
+        match rules.grant(name.as_str(), &settings.groups) {
+            Some((access, who)) => {
+                let place = if own.list(access).is_some() {
+                    "the repository's config"
+                } else {
+                    "the settings file"
+                };
+                self.ok(&format!(
+                    "{name} has {} access: claim.{} in {place} lists {who}",
+                    access.name(),
+                    access.name()
+                ));
+                if access == Access::Read {
+                    self.ok(&format!("{name} may see claims, but take none"));
+                }
+            }
+            None => self.problem(
+                &format!("{name} may do nothing, and reads \"repository not found\""),
+                "list the name, a group of its or * in claim.read or claim.write",
+            ),
+        }
+    }
+}
+
+fn whoami(settings: &Settings, repos: &Repos, repo: &Repo) -> Result<WhoamiReply, Failure> {
+    let request = Request::Whoami {
+        repo: Some(repo.id.parse().map_err(Failure::refused)?),
+    };
+    ask(settings, Some(repos), &request)
+}

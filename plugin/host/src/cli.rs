@@ -1,0 +1,182 @@
+//! The command line of `git-claim-server`, which is the admin's.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::admin;
+use crate::local;
+use crate::openssh::{self, Forced};
+use crate::principal::Name;
+use crate::report::Failure;
+use crate::ssh_key::Fingerprint;
+
+/// Serves `collab-lease` behind an SSH forge, and helps its administrator.
+#[derive(Debug, Parser)]
+#[command(name = "git-claim-server", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    kind: Kind,
+}
+
+#[derive(Debug, Subcommand)]
+enum Kind {
+    /// Serve a request behind a forced command of OpenSSH.
+    #[command(after_help = "\
+In authorized_keys, on one line:
+  restrict,command=\"git-claim-server openssh --as alice\" ssh-ed25519 AAAA…")]
+    Openssh {
+        #[command(flatten)]
+        settings: SettingsFile,
+        /// Whose key this line is; else `ExposeAuthInfo yes` has to tell.
+        #[arg(long = "as", value_name = "NAME")]
+        name: Option<Name>,
+        /// The key's fingerprint, as AuthorizedKeysCommand gets it in %f.
+        #[arg(long, value_name = "SHA256:…")]
+        key: Option<Fingerprint>,
+    },
+    /// Serve a request on this machine, as git-claim does for a local path.
+    Local {
+        #[command(flatten)]
+        settings: SettingsFile,
+    },
+    /// Say what is wrong with the setup.
+    Check {
+        #[command(flatten)]
+        settings: SettingsFile,
+        /// Look at this repository too, as a client would name it.
+        repo: Option<String>,
+        /// Say what this principal may do, and why.
+        #[arg(long = "as", value_name = "NAME")]
+        name: Option<Name>,
+    },
+    /// Carry the claims of a repository along to its new name.
+    Rename {
+        #[command(flatten)]
+        settings: SettingsFile,
+        /// The repository's id, as replies show it.
+        old: String,
+        /// The new one, as a client would name it.
+        new: String,
+    },
+    /// Copy the ledger to a new file, while it is in use.
+    Backup {
+        #[command(flatten)]
+        settings: SettingsFile,
+        /// Where to; nothing may be there yet.
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct SettingsFile {
+    /// The settings file; else /etc/git-claim/config, else
+    /// ~/.config/git-claim/config.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// The program.
+pub fn main() -> ExitCode {
+    match refuse_to_be_a_clients().and_then(|()| run(Cli::parse().kind)) {
+        Ok(code) => code.into(),
+        Err(failure) => failure.print().into(),
+    }
+}
+
+fn run(kind: Kind) -> Result<u8, Failure> {
+    match kind {
+        Kind::Openssh {
+            settings,
+            name,
+            key,
+        } => openssh::run(&Forced {
+            config: settings.config,
+            name,
+            key,
+        }),
+        Kind::Local { settings } => local::run(settings.config.as_deref()),
+        Kind::Check {
+            settings,
+            repo,
+            name,
+        } => Ok(admin::check::run(
+            settings.config.as_deref(),
+            repo.as_deref(),
+            name.as_ref(),
+        )),
+        Kind::Rename { settings, old, new } => {
+            admin::rename::run(settings.config.as_deref(), &old, &new)
+        }
+        Kind::Backup { settings, file } => admin::backup::run(settings.config.as_deref(), &file),
+    }
+}
+
+/// The folder from which git-shell lets a client run programs, with words of
+/// the client's choice.
+const CLIENTS_FOLDER: &str = "git-shell-commands";
+
+/// Refuses to run where a client could write `--as root`.
+fn refuse_to_be_a_clients() -> Result<(), Failure> {
+    let called = std::env::args_os().next().map(PathBuf::from);
+    let program = std::env::current_exe().ok();
+    let here = |path: Option<PathBuf>| path.is_some_and(|path| is_the_clients(&path));
+    if !here(called) && !here(program) {
+        return Ok(());
+    }
+    Err(Failure::refused(format!(
+        "git-claim-server does not run from {CLIENTS_FOLDER}, where clients choose its options"
+    ))
+    .hint("put collab-lease there instead"))
+}
+
+fn is_the_clients(program: &Path) -> bool {
+    program
+        .parent()
+        .and_then(Path::file_name)
+        .is_some_and(|folder| folder == OsStr::new(CLIENTS_FOLDER))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_unknown_kind_or_a_bad_name_is_a_usage_error() {
+        for args in [
+            vec!["x"],
+            vec!["x", "gitolite"],
+            vec!["x", "openssh", "--as", "@devs"],
+            vec!["x", "openssh", "--as", ""],
+            vec!["x", "openssh", "--key", "MD5:00"],
+            vec!["x", "openssh", "alice"],
+            vec!["x", "openssh", "--as", "a", "--as", "b"],
+            vec!["x", "local", "--as", "alice"],
+            vec!["x", "rename", "a.git"],
+        ] {
+            let error = Cli::try_parse_from(&args).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{args:?}");
+        }
+    }
+
+    #[test]
+    fn a_clients_folder_is_known_by_its_name() {
+        for (path, clients) in [
+            ("git-shell-commands/git-claim-server", true),
+            ("/home/git/git-shell-commands/git-claim-server", true),
+            ("/usr/bin/git-claim-server", false),
+            ("git-claim-server", false),
+        ] {
+            assert_eq!(is_the_clients(Path::new(path)), clients, "{path}");
+        }
+    }
+}
