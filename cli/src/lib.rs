@@ -1,1 +1,52 @@
-//! The commands.
+//! `git claim`, `git claims` and `git unclaim`: issues taken for one person or
+//! agent, on the git server itself.
+//!
+//! A command line becomes typed arguments ([`args`]); a command ([`commands`])
+//! turns them into requests, which a [`client::Client`] asks over a transport;
+//! `output` says to people what the replies mean. Nothing here decides who
+//! holds a claim: that is the server's.
+
+mod answer;
+pub mod args;
+mod client;
+mod commands;
+pub mod completions;
+mod error;
+mod git;
+mod hex;
+mod interrupt;
+mod output;
+mod remote;
+mod session;
+mod settings;
+mod token;
+mod transport;
+mod url;
+mod word_order;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use args::Program;
+use error::Failure;
+use output::Output;
+
+/// Runs one of the three programs with the words of its command line, its own
+/// name first.
+pub fn run(program: Program, words: impl Iterator<Item = OsString>) -> ExitCode {
+    let words: Vec<OsString> = words.collect();
+    let invocation = match args::parse(program, &words) {
+        Ok(invocation) => invocation,
+        Err(refused) => return refused.report(),
+    };
+    let mut output = Output::new(&invocation.global);
+    match commands::run(invocation, &mut output) {
+        Ok(exit) => exit.into(),
+        Err(failure) => report(&failure, &output),
+    }
+}
+
+fn report(failure: &Failure, output: &Output) -> ExitCode {
+    output.failure(failure);
+    failure.kind.code().into()
+}

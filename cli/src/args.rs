@@ -1,0 +1,400 @@
+//! The command lines of the three programs. One definition feeds the parser,
+//! the help, the man pages and the completions.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use git_claim_api::duration::parse_ttl;
+use git_claim_api::exit::Exit;
+use git_claim_api::ids::{Invalid, IssueId, Session, Ttl};
+use git_claim_api::text::escape;
+
+use crate::commands::{claim, claims, completions, help, log, renew, unclaim, whoami};
+use crate::error::Failure;
+use crate::output::json;
+use crate::word_order;
+
+/// Which of the programs runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    Claim,
+    Claims,
+    Unclaim,
+}
+
+impl Program {
+    /// All of them, in the order of their names.
+    pub const ALL: [Program; 3] = [Program::Claim, Program::Claims, Program::Unclaim];
+
+    /// The file's name, and the man page's.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Program::Claim => "git-claim",
+            Program::Claims => "git-claims",
+            Program::Unclaim => "git-unclaim",
+        }
+    }
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
+#[command(next_help_heading = "Options of every command")]
+pub struct Global {
+    /// The remote whose server is asked
+    ///
+    /// Without it: claim.remote, the current branch's remote, the only remote,
+    /// or `origin`, the first of these that there is.
+    #[arg(short, long, value_name = "NAME", global = true)]
+    pub remote: Option<String>,
+
+    /// The session to act as, instead of this worktree's own
+    ///
+    /// A session is one working context: two sessions of one person are two
+    /// holders. GIT_CLAIM_SESSION sets it for many calls.
+    #[arg(long, value_name = "SESSION", global = true)]
+    pub session: Option<Session>,
+
+    /// Print the server's reply as one line of JSON; errors are JSON too
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// Say nothing where all went well
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+
+    /// Tell on stderr who is asked what, and over which connection
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+}
+
+/// An issue's id as people type it: `42`, `#42`, or the first characters of a
+/// long one.
+pub fn issue_id(text: &str) -> Result<IssueId, Invalid> {
+    text.strip_prefix('#').unwrap_or(text).parse()
+}
+
+/// A time to live as people type it.
+pub fn ttl(text: &str) -> Result<Ttl, Invalid> {
+    parse_ttl(text)
+}
+
+/// Claim an issue, so that nobody else works on it
+///
+/// Takes an issue for you, on the git server itself: nobody else gets it until
+/// you release it, or until the time that you asked for is over. The server is
+/// the one that you push to, reached with the key that you push with.
+#[derive(Debug, Parser)]
+#[command(
+    name = "git-claim",
+    bin_name = "git claim",
+    version,
+    propagate_version = true,
+    disable_help_subcommand = true,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    subcommand_help_heading = "Subcommands",
+    subcommand_value_name = "SUBCOMMAND"
+)]
+struct ClaimLine {
+    #[command(subcommand)]
+    subcommand: Option<ClaimSubcommand>,
+    #[command(flatten)]
+    claim: claim::Args,
+    #[command(flatten)]
+    global: Global,
+}
+
+#[derive(Debug, Subcommand)]
+enum ClaimSubcommand {
+    #[command(visible_alias = "heartbeat")]
+    Renew(renew::Args),
+    Log(log::Args),
+    Whoami(whoami::Args),
+    Help(help::Args),
+    Completions(completions::Args),
+}
+
+/// List who works on what
+///
+/// Shows the claims that live now, the oldest first. A `*` marks this
+/// worktree's own, a `+` those that you have elsewhere.
+#[derive(Debug, Parser)]
+#[command(name = "git-claims", bin_name = "git claims", version)]
+struct ClaimsLine {
+    #[command(flatten)]
+    claims: claims::Args,
+    #[command(flatten)]
+    global: Global,
+}
+
+/// Give an issue back
+///
+/// Releases your claim, so that others can take the issue. Repeating it does no
+/// harm: what nobody holds stays free.
+#[derive(Debug, Parser)]
+#[command(name = "git-unclaim", bin_name = "git unclaim", version)]
+struct UnclaimLine {
+    #[command(flatten)]
+    unclaim: unclaim::Args,
+    #[command(flatten)]
+    global: Global,
+}
+
+/// A command with its arguments.
+#[derive(Debug)]
+pub enum Command {
+    Claim(claim::Args),
+    Renew(renew::Args),
+    Log(log::Args),
+    Whoami(whoami::Args),
+    Help(help::Args),
+    Completions(completions::Args),
+    Claims(claims::Args),
+    Unclaim(unclaim::Args),
+}
+
+/// One call of a program, parsed.
+#[derive(Debug)]
+pub struct Invocation {
+    pub global: Global,
+    pub command: Command,
+}
+
+/// The definition of a program's command line.
+pub fn command(program: Program) -> clap::Command {
+    match program {
+        Program::Claim => ClaimLine::command(),
+        Program::Claims => ClaimsLine::command(),
+        Program::Unclaim => UnclaimLine::command(),
+    }
+}
+
+/// A command line that is not run: it asked for help, or was not understood.
+#[derive(Debug)]
+pub struct Refused {
+    why: Why,
+    json: bool,
+}
+
+#[derive(Debug)]
+enum Why {
+    Shown(clap::Error),
+    Wrong(Failure, Option<String>),
+}
+
+impl Refused {
+    /// Says so; help and versions go to stdout and are no failure.
+    pub fn report(self) -> ExitCode {
+        match self.why {
+            Why::Shown(text) => {
+                // A reader that has gone away is no failure of ours.
+                let _ = text.print();
+                Exit::Done.into()
+            }
+            Why::Wrong(failure, _) if self.json => {
+                eprintln!("{}", json::failure(&failure));
+                failure.kind.code().into()
+            }
+            Why::Wrong(failure, usage) => {
+                eprintln!("error: {}", failure.message);
+                if let Some(hint) = &failure.hint {
+                    eprintln!("hint: {hint}");
+                }
+                if let Some(usage) = usage {
+                    eprintln!("{usage}");
+                }
+                failure.kind.code().into()
+            }
+        }
+    }
+}
+
+/// Reads a command line, the program's name first.
+pub fn parse(program: Program, words: &[OsString]) -> Result<Invocation, Refused> {
+    let mut definition = command(program);
+    let wants_json = words
+        .iter()
+        .take_while(|word| *word != "--")
+        .any(|word| word == "--json");
+    let refused = |why| Refused {
+        why,
+        json: wants_json,
+    };
+    let words = match program {
+        Program::Claim => word_order::arrange(&definition, words)
+            .map_err(|failure| refused(Why::Wrong(failure, None)))?,
+        Program::Claims | Program::Unclaim => words.to_vec(),
+    };
+    read(program, &mut definition, words).map_err(|error| refused(explained(program, error)))
+}
+
+fn read(
+    program: Program,
+    definition: &mut clap::Command,
+    words: Vec<OsString>,
+) -> Result<Invocation, clap::Error> {
+    let matches = definition.try_get_matches_from_mut(words)?;
+    Ok(match program {
+        Program::Claim => {
+            let line = ClaimLine::from_arg_matches(&matches)?;
+            let command = match line.subcommand {
+                None => Command::Claim(line.claim),
+                Some(ClaimSubcommand::Renew(args)) => Command::Renew(args),
+                Some(ClaimSubcommand::Log(args)) => Command::Log(args),
+                Some(ClaimSubcommand::Whoami(args)) => Command::Whoami(args),
+                Some(ClaimSubcommand::Help(args)) => Command::Help(args),
+                Some(ClaimSubcommand::Completions(args)) => Command::Completions(args),
+            };
+            Invocation {
+                global: line.global,
+                command,
+            }
+        }
+        Program::Claims => {
+            let line = ClaimsLine::from_arg_matches(&matches)?;
+            Invocation {
+                global: line.global,
+                command: Command::Claims(line.claims),
+            }
+        }
+        Program::Unclaim => {
+            let line = UnclaimLine::from_arg_matches(&matches)?;
+            Invocation {
+                global: line.global,
+                command: Command::Unclaim(line.unclaim),
+            }
+        }
+    })
+}
+
+/// clap's error in the form of all errors, with nothing unsafe in it.
+fn explained(program: Program, error: clap::Error) -> Why {
+    use clap::error::ErrorKind;
+    if !error.use_stderr() {
+        return Why::Shown(error);
+    }
+    let rendered = error.render().to_string();
+    let mut paragraphs = rendered.trim_end().split("\n\n");
+    let message = paragraphs.next().unwrap_or_default();
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    let message = message.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    let rest: Vec<String> = paragraphs
+        .flat_map(str::lines)
+        .filter(|line| !line.starts_with("For more information"))
+        .map(escape)
+        .collect();
+    let mut failure = Failure::usage(escape(&message));
+    let shell_ate_it = error.kind() == ErrorKind::MissingRequiredArgument
+        && program == Program::Claim
+        && message.contains("<ID");
+    if shell_ate_it {
+        failure = failure.hint(NUMBER_SIGN);
+    }
+    Why::Wrong(failure, (!rest.is_empty()).then(|| rest.join("\n")))
+}
+
+/// Why an id that was typed may be missing.
+pub const NUMBER_SIGN: &str = "a shell takes #43 for a comment: write 43 or '#43'; `git claim --next` takes the first open issue";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(program: Program, line: &str) -> Result<Invocation, u8> {
+        let words: Vec<OsString> = std::iter::once(program.name())
+            .chain(line.split_whitespace())
+            .map(OsString::from)
+            .collect();
+        parse(program, &words).map_err(|refused| match refused.why {
+            Why::Shown(_) => 0,
+            Why::Wrong(failure, _) => failure.kind.code(),
+        })
+    }
+
+    #[test]
+    fn the_definitions_are_sound() {
+        for program in Program::ALL {
+            command(program).debug_assert();
+        }
+    }
+
+    #[test]
+    fn ids_are_taken_with_a_number_sign() {
+        for line in ["42", "#42", "-- 42", "--json 42", "-t 2h 42", "42 -t2h -q"] {
+            let Ok(Invocation {
+                command: Command::Claim(args),
+                ..
+            }) = parsed(Program::Claim, line)
+            else {
+                panic!("{line}");
+            };
+            assert_eq!(args.id.unwrap().as_str(), "42", "{line}");
+        }
+    }
+
+    #[test]
+    fn subcommands_are_found_wherever_they_stand() {
+        for line in [
+            "renew 42",
+            "--json renew 42",
+            "-r up renew 42",
+            "renew --json -t 2h 42",
+            "heartbeat 42",
+            "-t 2h renew 42",
+            "-qt 2h renew 42",
+        ] {
+            assert!(
+                matches!(
+                    parsed(Program::Claim, line),
+                    Ok(Invocation {
+                        command: Command::Renew(_),
+                        ..
+                    })
+                ),
+                "{line}"
+            );
+        }
+        let invocation = parsed(Program::Claim, "--json -r up log").unwrap();
+        assert!(invocation.global.json);
+        assert_eq!(invocation.global.remote.as_deref(), Some("up"));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_a_usage_error() {
+        for (program, line) in [
+            (Program::Claim, ""),
+            (Program::Claim, "42 43"),
+            (Program::Claim, "42 renew"),
+            (Program::Claim, "42 --next"),
+            (Program::Claim, "42 -t 0"),
+            (Program::Claim, "42 -t -5"),
+            (Program::Claim, "42 -t 5x"),
+            (Program::Claim, "42 --take-over"),
+            (Program::Claim, "42 --reason x"),
+            (Program::Claim, "42 --expected-token 3"),
+            (Program::Claim, "42 --session a/b"),
+            (Program::Claim, "42 --wait"),
+            (Program::Claim, "a..b"),
+            (Program::Claim, "list"),
+            (Program::Claim, "renew -m x 42"),
+            (Program::Claim, "log -t 2h"),
+            (Program::Claim, "42 -q -v"),
+            (Program::Unclaim, "42 --force"),
+            (Program::Unclaim, "42 --reason x"),
+            (Program::Claims, "42"),
+        ] {
+            assert_eq!(parsed(program, line).unwrap_err(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn help_and_version_are_no_failure() {
+        for program in Program::ALL {
+            for line in ["-h", "--help", "--version"] {
+                assert_eq!(parsed(program, line).unwrap_err(), 0, "{line}");
+            }
+        }
+        assert_eq!(parsed(Program::Claim, "renew -h").unwrap_err(), 0);
+    }
+}

@@ -1,0 +1,139 @@
+//! One call's view of the world: the repository it runs in, the remote it
+//! asks, who it asks as.
+
+use std::path::PathBuf;
+
+use git_claim_api::exit::Exit;
+use git_claim_api::ids::Session;
+use git_claim_api::text::escape;
+use git_claim_api::verb::{RepoArg, Request};
+
+use crate::answer::{self, Reply};
+use crate::args::Global;
+use crate::error::{Failure, Result};
+use crate::git::Git;
+use crate::interrupt;
+use crate::output::Output;
+use crate::remote;
+use crate::session;
+use crate::settings::{self, Settings};
+use crate::token::Tokens;
+use crate::transport::Transport;
+
+/// What a command asks through.
+#[derive(Debug)]
+pub struct Client {
+    git_dir: PathBuf,
+    remote: String,
+    /// `--session` or `GIT_CLAIM_SESSION`.
+    given_session: Option<Session>,
+    repo: String,
+    transport: Transport,
+}
+
+impl Client {
+    /// Runs `command` with a client. Whatever ends it, a signal included, no
+    /// connection stays open that is not meant to.
+    pub fn with(
+        global: &Global,
+        output: &mut Output,
+        command: impl AsyncFnOnce(&mut Client, &mut Output) -> Result<Exit>,
+    ) -> Result<Exit> {
+        let mut client = Client::open(global, output)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::error(format!("no event loop can be had: {error}")))?;
+        runtime.block_on(async {
+            let outcome = interrupt::or_stop(command(&mut client, output)).await;
+            client.transport.close().await;
+            outcome
+        })
+    }
+
+    fn open(global: &Global, output: &mut Output) -> Result<Client> {
+        let given_session = match &global.session {
+            Some(session) => Some(session.clone()),
+            None => session_of_environment()?,
+        };
+        let git = Git::discover()?;
+        output.configure(&git.config);
+        for key in settings::unknown(&git.config) {
+            output.warning(&format!(
+                "the setting {} is not known and has no effect",
+                escape(&key)
+            ));
+        }
+        let settings = Settings::read(&git.config)?;
+        let remote = remote::choose(&git, global.remote.as_deref())?;
+        let (transport, repo) = Transport::to(&remote, &git, settings)?;
+        Ok(Client {
+            git_dir: git.git_dir,
+            remote: remote.name,
+            given_session,
+            repo,
+            transport,
+        })
+    }
+
+    /// The repository, as the server is told it.
+    pub fn repo(&self) -> Result<RepoArg> {
+        self.repo
+            .parse()
+            .map_err(|why| Failure::error(format!("the remote's URL cannot be used: {why}")))
+    }
+
+    /// The session to act as; the worktree's own is made if there is none yet.
+    pub fn session(&self) -> Result<Session> {
+        if let Some(session) = &self.given_session {
+            return Ok(session.clone());
+        }
+        session::own(&self.git_dir).map_err(|error| {
+            Failure::from(error).hint("`--session <s>` or GIT_CLAIM_SESSION names one without it")
+        })
+    }
+
+    /// The session to act as, if there is one: what only looks makes none.
+    pub fn known_session(&self) -> Result<Option<Session>> {
+        match &self.given_session {
+            Some(session) => Ok(Some(session.clone())),
+            None => Ok(session::known(&self.git_dir)?),
+        }
+    }
+
+    /// The tokens that this worktree keeps.
+    pub fn tokens(&self) -> Tokens {
+        Tokens::of(&self.git_dir, &self.remote)
+    }
+
+    /// Asks the server.
+    ///
+    /// # Errors
+    /// Everything but a reply.
+    pub async fn ask(&mut self, request: &Request, output: &mut Output) -> Result<Reply> {
+        let command = request.command();
+        output.detail(&format!(
+            "asking {} over {}: {}",
+            self.transport.host(),
+            self.transport.kind(),
+            escape(&command)
+        ));
+        let answer = self.transport.ask(&command, output).await?;
+        output.server_words(&answer.stderr);
+        answer::read(&answer, self.transport.host())
+    }
+}
+
+fn session_of_environment() -> Result<Option<Session>> {
+    match std::env::var("GIT_CLAIM_SESSION") {
+        Ok(text) if text.is_empty() => Ok(None),
+        Ok(text) => text
+            .parse()
+            .map(Some)
+            .map_err(|why| Failure::usage(format!("GIT_CLAIM_SESSION: {why}"))),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(Failure::usage("GIT_CLAIM_SESSION is not UTF-8"))
+        }
+    }
+}

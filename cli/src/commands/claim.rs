@@ -1,0 +1,73 @@
+//! `git claim <id>`: take an issue, or extend one's own claim.
+
+use git_claim_api::exit::Exit;
+use git_claim_api::ids::{IssueId, Text, Token, Ttl};
+use git_claim_api::reply::Status;
+use git_claim_api::verb::{Request, Take};
+
+use super::{answer, eviction};
+use crate::args::{issue_id, ttl};
+use crate::client::Client;
+use crate::error::Result;
+use crate::output::{Output, people};
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The issue's id: `42`, `'#42'`, or at least 4 characters of a long one
+    #[arg(value_parser = issue_id, required_unless_present = "next")]
+    pub id: Option<IssueId>,
+
+    /// Take the first open issue that nobody holds
+    #[arg(long, conflicts_with_all = ["id", "take_over"])]
+    pub next: bool,
+
+    /// How long the claim lives unless it is renewed: `300`, `90s`, `1h30m`, `2d`
+    ///
+    /// Without it the claim lasts until it is released: an assignment.
+    #[arg(short, long, value_name = "DURATION", value_parser = ttl)]
+    pub ttl: Option<Ttl>,
+
+    /// A line for others to read
+    #[arg(short = 'm', long, value_name = "TEXT")]
+    pub note: Option<Text>,
+
+    /// Take the claim from whoever holds it, for a reason that they are told
+    ///
+    /// Your own claim in another session needs the right to claim; a claim of
+    /// another name needs the right `admin` and --expected-token.
+    #[arg(long, requires = "reason")]
+    pub take_over: bool,
+
+    /// Why; goes to the history, and to the one who loses the claim
+    #[arg(long, value_name = "TEXT", requires = "take_over")]
+    pub reason: Option<Text>,
+
+    /// The token of the very tenure that is meant
+    #[arg(long, value_name = "N", requires = "take_over")]
+    pub expected_token: Option<Token>,
+}
+
+pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result<Exit> {
+    let take = Take {
+        ttl: args.ttl,
+        session: Some(client.session()?),
+        note: args.note,
+        take_over: eviction(args.take_over, args.reason, args.expected_token),
+        ..Take::default()
+    };
+    let took_over = take.take_over.is_some();
+    let repo = client.repo()?;
+    let request = match args.id {
+        Some(issue) => Request::Acquire { repo, issue, take },
+        None => Request::Next { repo, take },
+    };
+    let reply = client.ask(&request, output).await?;
+    client.tokens().keep(&reply)?;
+    answer(
+        &reply,
+        Status::Acquired,
+        people::Doing::Claim,
+        output,
+        |claim| people::claimed(claim, took_over),
+    )
+}

@@ -1,0 +1,42 @@
+//! `git claim log`: the history.
+
+use git_claim_api::exit::Exit;
+use git_claim_api::ids::IssueId;
+use git_claim_api::reply::LogReply;
+use git_claim_api::verb::Request;
+
+use crate::args::issue_id;
+use crate::client::Client;
+use crate::error::Result;
+use crate::output::{Output, table};
+
+/// Show who held what, when, and how it ended
+///
+/// The newest first. With an id, only that issue's.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The issue's id
+    #[arg(value_parser = issue_id)]
+    pub id: Option<IssueId>,
+}
+
+pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result<Exit> {
+    let request = Request::Log {
+        repo: client.repo()?,
+        issue: args.id,
+        limit: None,
+    };
+    let reply = client.ask(&request, output).await?;
+    let log: LogReply = reply.read()?;
+    if output.json() {
+        output.reply(&reply.line)?;
+    } else if log.tenures.is_empty() {
+        output.remark(&table::no_history(&log));
+    } else {
+        output.text(&table::history(&log, output.layout()))?;
+        if log.more {
+            output.remark("there is more; `git claim log <id>` shows one issue's");
+        }
+    }
+    Ok(reply.exit)
+}

@@ -1,0 +1,165 @@
+//! What the user sees: replies on stdout, everything else on stderr.
+
+pub mod json;
+pub mod people;
+mod style;
+pub mod table;
+pub mod time;
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use git_claim_api::text::escape;
+
+use crate::args::Global;
+use crate::error::{Failure, Result};
+use crate::git::Config;
+use style::Style;
+
+/// Where and how a call's output goes.
+#[derive(Debug)]
+pub struct Output {
+    json: bool,
+    quiet: bool,
+    verbose: bool,
+    stdout: Style,
+    stderr: Style,
+}
+
+/// How wide and how colourful a table may be.
+#[derive(Debug, Clone, Copy)]
+pub struct Layout {
+    /// Columns; `None` where it is not for a terminal.
+    pub width: Option<usize>,
+    pub style: Style,
+}
+
+impl Output {
+    pub fn new(global: &Global) -> Output {
+        Output {
+            json: global.json,
+            quiet: global.quiet,
+            verbose: global.verbose,
+            stdout: Style::of(io::stdout().is_terminal(), None),
+            stderr: Style::of(io::stderr().is_terminal(), None),
+        }
+    }
+
+    /// Obeys the user's `color.ui`.
+    pub fn configure(&mut self, config: &Config) {
+        let setting = config.get("color.ui");
+        self.stdout = Style::of(io::stdout().is_terminal(), setting);
+        self.stderr = Style::of(io::stderr().is_terminal(), setting);
+    }
+
+    /// Whether replies are wanted as JSON.
+    pub fn json(&self) -> bool {
+        self.json
+    }
+
+    pub fn layout(&self) -> Layout {
+        Layout {
+            width: terminal_width(),
+            style: self.stdout,
+        }
+    }
+
+    /// The server's reply, as it came.
+    pub fn reply(&self, line: &str) -> Result<()> {
+        write(&format!("{line}\n"))
+    }
+
+    /// One sentence that all went well.
+    pub fn sentence(&self, sentence: &str) -> Result<()> {
+        if self.quiet {
+            return Ok(());
+        }
+        write(&format!("{sentence}\n"))
+    }
+
+    /// What was asked to be shown.
+    pub fn text(&self, text: &str) -> Result<()> {
+        write(text)
+    }
+
+    /// A word beside the reply, on stderr.
+    pub fn remark(&self, remark: &str) {
+        if !self.quiet && !self.json {
+            eprint(&format!("{remark}\n"));
+        }
+    }
+
+    /// Something that is not as the user may think.
+    pub fn warning(&self, warning: &str) {
+        if !self.quiet {
+            eprint(&format!("{} {warning}\n", self.stderr.warning("warning:")));
+        }
+    }
+
+    /// For `--verbose`.
+    pub fn detail(&self, detail: &str) {
+        if self.verbose {
+            eprint(&format!("{detail}\n"));
+        }
+    }
+
+    /// What the server said beside its reply: its warnings, or with
+    /// `--verbose` all of it.
+    pub fn server_words(&self, stderr: &[u8]) {
+        let text = String::from_utf8_lossy(stderr);
+        for line in text.lines().map(str::trim_end) {
+            if let Some(warning) = line.strip_prefix("warning: ") {
+                self.warning(&escape(warning));
+            } else if self.verbose && !line.is_empty() {
+                eprint(&format!("server: {}\n", escape(line)));
+            }
+        }
+    }
+
+    pub fn failure(&self, failure: &Failure) {
+        if self.json {
+            return eprint(&format!("{}\n", json::failure(failure)));
+        }
+        let mut text = format!("{} {}\n", self.stderr.error("error:"), failure.message);
+        if let Some(hint) = &failure.hint {
+            text.push_str(&format!("{} {hint}\n", self.stderr.hint("hint:")));
+        }
+        eprint(&text);
+    }
+}
+
+/// Writes to stdout. A reader that has gone away has read enough; anything
+/// else that goes wrong is an error, as the reply is lost.
+fn write(text: &str) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::error(format!(
+            "the reply could not be written: {error}"
+        ))
+        .hint("what was asked has been done; `git claims --mine` tells")),
+        _ => Ok(()),
+    }
+}
+
+/// Writes to stderr; there is nobody left to tell if that fails.
+fn eprint(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// The columns of the terminal that stdout is, or that COLUMNS says.
+fn terminal_width() -> Option<usize> {
+    let stdout = io::stdout();
+    if !stdout.is_terminal() {
+        return None;
+    }
+    let said = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|columns| columns.parse().ok());
+    let asked = || {
+        let size = rustix::termios::tcgetwinsize(&stdout).ok()?;
+        (size.ws_col > 0).then_some(usize::from(size.ws_col))
+    };
+    Some(said.or_else(asked).unwrap_or(80))
+}

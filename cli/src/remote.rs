@@ -1,0 +1,195 @@
+//! Which remote is asked, and where it is.
+
+use git_claim_api::text::escape;
+
+use crate::error::{Failure, Result};
+use crate::git::{Config, Git};
+use crate::url::{self, Location};
+
+/// The remote that a command asks.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Remote {
+    pub name: String,
+    pub location: Location,
+}
+
+/// The remote to ask: `wanted`, else what the configuration says.
+///
+/// # Errors
+/// There is none, or its URL leads nowhere that can be asked.
+pub fn choose(git: &Git, wanted: Option<&str>) -> Result<Remote> {
+    let name = name(&git.config, wanted, || git.branch())?;
+    let url = url(git, &name)?;
+    let location = url::parse(&url).map_err(|why| {
+        Failure::error(format!(
+            "the URL of remote '{}', {}, cannot be used: {why}",
+            escape(&name),
+            escape(&url)
+        ))
+        .hint(format!(
+            "`git remote set-url {} <url>` sets another",
+            escape(&name)
+        ))
+    })?;
+    Ok(Remote { name, location })
+}
+
+/// The names of the remotes, in the order of the configuration.
+fn names(config: &Config) -> Vec<&str> {
+    let mut names = Vec::new();
+    for (name, key, _) in config.subsections("remote") {
+        if matches!(key, "url" | "pushurl" | "claimurl") && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn name(
+    config: &Config,
+    wanted: Option<&str>,
+    branch: impl FnOnce() -> Option<String>,
+) -> Result<String> {
+    let names = names(config);
+    let known = |name: &str| {
+        if names.contains(&name) {
+            return Ok(name.to_owned());
+        }
+        let failure = Failure::error(format!("there is no remote '{}' here", escape(name)));
+        Err(match names.is_empty() {
+            true => failure.hint("`git remote add origin <url>` adds one"),
+            false => failure.hint(format!("there is {}", escape(&names.join(", ")))),
+        })
+    };
+    if let Some(name) = wanted.or_else(|| config.get("claim.remote")) {
+        return known(name);
+    }
+    let fallback = match names[..] {
+        [] => {
+            return Err(Failure::error("this repository has no remote to ask")
+                .hint("`git remote add origin <url>` adds one"));
+        }
+        [only] => only,
+        _ => "origin",
+    };
+    // Which branch is checked out only matters if branches differ here.
+    let of_branches = || {
+        config
+            .subsections("branch")
+            .filter(|(_, key, value)| *key == "remote" && *value != ".")
+    };
+    if of_branches().any(|(_, _, remote)| remote != fallback)
+        && let Some(branch) = branch()
+        && let Some((_, _, remote)) = of_branches().filter(|(name, _, _)| *name == branch).last()
+    {
+        return known(remote);
+    }
+    known(fallback)
+}
+
+/// Where claims of this remote are asked for: its `claimUrl`, else where one
+/// pushes.
+fn url(git: &Git, name: &str) -> Result<String> {
+    let config = &git.config;
+    if let Some(url) = config.get(&format!("remote.{name}.claimurl")) {
+        return Ok(url.to_owned());
+    }
+    let rewritten = config
+        .subsections("url")
+        .any(|(_, key, _)| matches!(key, "insteadof" | "pushinsteadof"));
+    if rewritten {
+        return Ok(git.line(&["remote", "get-url", "--push", name])?);
+    }
+    let first = |key: &str| first_of(config.all(&format!("remote.{name}.{key}")));
+    first("pushurl").or_else(|| first("url")).ok_or_else(|| {
+        Failure::error(format!("remote '{}' has no URL", escape(name))).hint(format!(
+            "`git remote set-url {} <url>` sets it",
+            escape(name)
+        ))
+    })
+}
+
+/// The URL that git takes of several: the first, but an empty one clears those
+/// before it.
+fn first_of<'a>(urls: impl Iterator<Item = &'a str>) -> Option<String> {
+    let mut first = None;
+    for url in urls {
+        if url.is_empty() {
+            first = None;
+        } else if first.is_none() {
+            first = Some(url.to_owned());
+        }
+    }
+    first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(lines: &[&str]) -> Config {
+        let entries: Vec<String> = lines
+            .iter()
+            .map(|line| line.replacen('=', "\n", 1) + "\0")
+            .collect();
+        Config::parse(&entries.concat())
+    }
+
+    const ORIGIN: &str = "remote.origin.url=host:o";
+    const UPSTREAM: &str = "remote.up.url=host:u";
+
+    #[test]
+    fn the_first_that_names_a_remote_counts() {
+        let on = |branch: &'static str| move || Some(branch.to_owned());
+        for (lines, wanted, expected) in [
+            (&[ORIGIN, UPSTREAM][..], Some("up"), "up"),
+            (&[ORIGIN, UPSTREAM, "claim.remote=up"], None, "up"),
+            (
+                &[ORIGIN, UPSTREAM, "claim.remote=up"],
+                Some("origin"),
+                "origin",
+            ),
+            (&[ORIGIN, UPSTREAM, "branch.main.remote=up"], None, "up"),
+            (
+                &[ORIGIN, UPSTREAM, "branch.other.remote=up"],
+                None,
+                "origin",
+            ),
+            (&[ORIGIN, UPSTREAM, "branch.main.remote=."], None, "origin"),
+            (&[UPSTREAM], None, "up"),
+            (&[UPSTREAM, "branch.main.remote=."], None, "up"),
+            (&[ORIGIN, UPSTREAM], None, "origin"),
+        ] {
+            let found = name(&config(lines), wanted, on("main")).unwrap();
+            assert_eq!(found, expected, "{lines:?} {wanted:?}");
+        }
+    }
+
+    #[test]
+    fn a_remote_that_is_not_there_is_an_error() {
+        let none = || None;
+        for (lines, wanted, message) in [
+            (&[][..], None, "no remote to ask"),
+            (&[], Some("up"), "no remote 'up'"),
+            (&[ORIGIN], Some("-x"), "no remote '-x'"),
+            (&[ORIGIN, "claim.remote=up"], None, "no remote 'up'"),
+        ] {
+            let failure = name(&config(lines), wanted, none).unwrap_err();
+            assert!(failure.message.contains(message), "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn git_is_not_asked_for_the_branch_where_it_does_not_matter() {
+        let lines = [ORIGIN, "branch.main.remote=origin"];
+        let asked = || -> Option<String> { panic!("asked") };
+        assert_eq!(name(&config(&lines), None, asked).unwrap(), "origin");
+    }
+
+    #[test]
+    fn an_empty_url_clears_the_list() {
+        assert_eq!(first_of(["a", "b"].into_iter()).as_deref(), Some("a"));
+        assert_eq!(first_of(["a", "", "b"].into_iter()).as_deref(), Some("b"));
+        assert_eq!(first_of(["a", ""].into_iter()), None);
+    }
+}

@@ -1,0 +1,408 @@
+//! ssh with a connection that later calls use too.
+//!
+//! The `openssh` crate speaks to a master's socket without a process of its
+//! own, which takes 2 ms where a new connection takes a hundred times that. We
+//! start the master ourselves, with the options that the crate would use: the
+//! crate's own launch goes on in the background when nobody waits for it any
+//! longer, and Ctrl-C would leave it behind.
+
+use std::error::Error as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Seek as _};
+use std::num::NonZeroU64;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use openssh::Session;
+use sha2::{Digest as _, Sha256};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::command::destination;
+use super::read_both;
+use super::words::Trouble;
+use crate::answer::Answer;
+use crate::hex::{hex, random};
+use crate::url::Ssh;
+
+/// How long a master that is alive may take to say so.
+const ALIVE_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long a connection outlives a call that was killed before it could close
+/// it.
+const UNKEPT_SECONDS: NonZeroU64 = NonZeroU64::MIN.saturating_add(9);
+
+/// Connections to one server.
+#[derive(Debug)]
+pub struct Mux {
+    ssh: Ssh,
+    folder: PathBuf,
+    /// Where the connection that is kept is found: a link to its socket.
+    link: PathBuf,
+    persist: Option<NonZeroU64>,
+    without: Vec<String>,
+    /// What this call uses, once it has something.
+    in_use: Option<Master>,
+    /// Sockets of masters that must not outlive this call.
+    to_close: Vec<PathBuf>,
+}
+
+/// A live master.
+#[derive(Debug, Clone)]
+struct Master {
+    socket: PathBuf,
+    owner: Owner,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// This call started it, and nobody else knows it yet.
+    Call,
+    /// An earlier call of ours.
+    Earlier,
+    /// The user: never closed by us.
+    User,
+}
+
+/// Why a command did not run.
+enum NotRun {
+    /// The master would not open one more session. Nothing was asked.
+    Refused(String),
+    /// The connection broke.
+    Broken(String),
+}
+
+impl Mux {
+    /// `without`: the variables that belong to the current repository.
+    pub fn new(ssh: Ssh, folder: PathBuf, persist: Option<NonZeroU64>, without: &[String]) -> Mux {
+        let link = folder.join(key(&ssh));
+        Mux {
+            ssh,
+            folder,
+            link,
+            persist,
+            without: without.to_vec(),
+            in_use: None,
+            to_close: Vec::new(),
+        }
+    }
+
+    pub async fn ask(&mut self, line: &str) -> Result<Answer, Trouble> {
+        let master = match &self.in_use {
+            Some(master) => master.clone(),
+            None => self.connect().await?,
+        };
+        self.in_use = Some(master.clone());
+        match run(&master.socket, line).await {
+            Ok(answer) => Ok(answer),
+            // sshd's MaxSessions: a connection of one's own still has room.
+            Err(NotRun::Refused(_)) if master.owner != Owner::Call => {
+                let own = self.launch().await?;
+                self.in_use = Some(own.clone());
+                run(&own.socket, line)
+                    .await
+                    .map_err(|why| self.trouble(why))
+            }
+            Err(why) => Err(self.trouble(why)),
+        }
+    }
+
+    fn trouble(&self, why: NotRun) -> Trouble {
+        match why {
+            NotRun::Refused(words) => Trouble::Unreachable {
+                words,
+                hint: format!("`ssh {}` shows what is wrong", destination(&self.ssh)),
+            },
+            NotRun::Broken(words) => Trouble::Lost(words),
+        }
+    }
+
+    /// A live connection: one of ours, else the user's, else a new one.
+    async fn connect(&mut self) -> Result<Master, Trouble> {
+        if self.persist.is_some() {
+            if is_alive(&self.link).await {
+                return Ok(Master {
+                    socket: self.link.clone(),
+                    owner: Owner::Earlier,
+                });
+            }
+            self.sweep();
+        }
+        if let Some(socket) = self.socket_of_user().await
+            && is_alive(&socket).await
+        {
+            return Ok(Master {
+                socket,
+                owner: Owner::User,
+            });
+        }
+        let master = self.launch().await?;
+        if self.persist.is_some() && self.publish(&master.socket).await {
+            self.to_close.retain(|socket| *socket != master.socket);
+        }
+        Ok(master)
+    }
+
+    /// Removes what a master that was killed left behind.
+    fn sweep(&self) {
+        if let Ok(socket) = fs::read_link(&self.link)
+            && socket.parent() == Some(&self.folder)
+        {
+            let _ = fs::remove_file(socket);
+        }
+    }
+
+    /// The user's own `ControlPath` for this server.
+    async fn socket_of_user(&self) -> Option<PathBuf> {
+        let output = self
+            .program()
+            .arg("-G")
+            .args(self.destination())
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await
+            .ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        let path = text
+            .lines()
+            .find_map(|line| line.strip_prefix("controlpath "))?;
+        (path != "none").then(|| PathBuf::from(path))
+    }
+
+    /// A new connection. It is closed at the end of this call unless it is
+    /// published.
+    async fn launch(&mut self) -> Result<Master, Trouble> {
+        let unusable = |error: std::io::Error| Trouble::Unreachable {
+            words: format!("ssh cannot be run: {error}"),
+            hint: "is OpenSSH installed?".to_owned(),
+        };
+        let name = format!("{}.{}", key(&self.ssh), random::<4>().map_err(unusable)?);
+        let socket = self.folder.join(&name);
+        self.to_close.push(socket.clone());
+        let mut log = unnamed_file(&self.folder.join(format!("{name}.log"))).map_err(unusable)?;
+        let seconds = self.persist.unwrap_or(UNKEPT_SECONDS);
+        let status = self
+            .program()
+            .args(["-M", "-f", "-N", "-T", "-a", "-x", "-S"])
+            .arg(&socket)
+            .arg(format!("-oControlPersist={seconds}s"))
+            .args([
+                "-oBatchMode=yes",
+                "-oStrictHostKeyChecking=yes",
+                // The user's forwards are for the user's own sessions.
+                "-oClearAllForwardings=yes",
+                // A kept connection that has died must not hang later calls.
+                "-oServerAliveInterval=15",
+            ])
+            .args(self.destination())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log.try_clone().map_err(unusable)?)
+            .kill_on_drop(true)
+            .status()
+            .await
+            .map_err(unusable)?;
+        if !status.success() {
+            self.to_close.retain(|path| *path != socket);
+            let _ = fs::remove_file(&socket);
+            let mut said = Vec::new();
+            log.rewind().map_err(unusable)?;
+            log.take(64 * 1024)
+                .read_to_end(&mut said)
+                .map_err(unusable)?;
+            let said = String::from_utf8_lossy(&said);
+            return Err(Trouble::connecting(&said, &destination(&self.ssh)));
+        }
+        Ok(Master {
+            socket,
+            owner: Owner::Call,
+        })
+    }
+
+    /// Makes a new master the one that later calls find, unless another call
+    /// was quicker. Answers whether it did.
+    async fn publish(&self, socket: &Path) -> bool {
+        if is_alive(&self.link).await {
+            return false;
+        }
+        let mut temporary = socket.as_os_str().to_owned();
+        temporary.push(".link");
+        let temporary = PathBuf::from(temporary);
+        let published = std::os::unix::fs::symlink(socket, &temporary)
+            .and_then(|()| fs::rename(&temporary, &self.link));
+        if published.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        published.is_ok()
+    }
+
+    /// The connection that is in use does not answer: nobody shall use it
+    /// again.
+    pub fn give_up(&mut self) {
+        if let Some(Master { socket, owner }) = self.in_use.take()
+            && owner != Owner::User
+        {
+            let socket = fs::read_link(&socket).unwrap_or(socket);
+            if !self.to_close.contains(&socket) {
+                self.to_close.push(socket);
+            }
+        }
+    }
+
+    /// Closes what must not outlive this call.
+    pub async fn close(&mut self) {
+        for socket in std::mem::take(&mut self.to_close) {
+            if socket.exists() {
+                let session = Session::resume_mux(socket.clone().into_boxed_path(), None);
+                let _ = timeout(ALIVE_WITHIN, session.close()).await;
+            }
+            // ssh has removed it itself, unless it was killed.
+            let _ = fs::remove_file(&socket);
+        }
+    }
+
+    fn program(&self) -> Command {
+        let mut command = Command::new("ssh");
+        for variable in &self.without {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    fn destination(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        if let Some(port) = self.ssh.port {
+            words.extend(["-p".to_owned(), port.to_string()]);
+        }
+        words.extend(["--".to_owned(), self.ssh.host.clone()]);
+        words
+    }
+}
+
+/// What a kept connection is found by: everything that decides where ssh goes
+/// and as whom. Whoever changes the configuration or the agent gets a new
+/// connection.
+fn key(ssh: &Ssh) -> String {
+    let mut hash = Sha256::new();
+    let mut add = |bytes: &[u8]| {
+        hash.update((bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    add(ssh.host.as_bytes());
+    add(&ssh.port.unwrap_or(0).to_le_bytes());
+    add(program_on_path().as_os_str().as_encoded_bytes());
+    let home = std::env::var_os("HOME").unwrap_or_default();
+    add(home.as_encoded_bytes());
+    let agent = std::env::var_os("SSH_AUTH_SOCK").unwrap_or_default();
+    add(agent.as_encoded_bytes());
+    for file in [
+        Path::new(&home).join(".ssh/config"),
+        PathBuf::from("/etc/ssh/ssh_config"),
+    ] {
+        let (time, size) = fs::metadata(file)
+            .map(|metadata| (metadata.mtime_nsec() ^ metadata.mtime(), metadata.size()))
+            .unwrap_or_default();
+        add(&time.to_le_bytes());
+        add(&size.to_le_bytes());
+    }
+    hex(&hash.finalize()[..8])
+}
+
+/// The `ssh` that is run: a wrapper may give it another configuration.
+fn program_on_path() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join("ssh"))
+        .find(|program| program.is_file())
+        .unwrap_or_default()
+}
+
+/// A file without a name, for what ssh says: nothing is left of it, whatever
+/// happens.
+fn unnamed_file(path: &Path) -> std::io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    fs::remove_file(path)?;
+    Ok(file)
+}
+
+/// Whether a master listens at `socket`.
+async fn is_alive(socket: &Path) -> bool {
+    if !socket.exists() {
+        return false;
+    }
+    let session = Session::resume_mux(socket.into(), None);
+    matches!(timeout(ALIVE_WITHIN, session.check()).await, Ok(Ok(())))
+}
+
+async fn run(socket: &Path, line: &str) -> Result<Answer, NotRun> {
+    let session = Session::resume_mux(socket.into(), None);
+    let mut child = session
+        .raw_command(line)
+        .stdin(openssh::Stdio::null())
+        .stdout(openssh::Stdio::piped())
+        .stderr(openssh::Stdio::piped())
+        .spawn()
+        .await
+        .map_err(not_run)?;
+    let (stdout, stderr) = read_both(child.stdout().take(), child.stderr().take())
+        .await
+        .map_err(|error| NotRun::Broken(error.to_string()))?;
+    let code = match child.wait().await {
+        Ok(status) => status.code(),
+        // The crate makes an error of the code 127.
+        Err(openssh::Error::Remote(_)) => Some(127),
+        Err(_) => None,
+    };
+    Ok(Answer {
+        code,
+        stdout,
+        stderr,
+    })
+}
+
+/// The crate does not name the master's refusal as a type of its own; its text
+/// is all there is.
+fn not_run(error: openssh::Error) -> NotRun {
+    let words = error
+        .source()
+        .map_or_else(|| error.to_string(), ToString::to_string);
+    if words.starts_with("Server refused the request") {
+        NotRun::Refused(words)
+    } else {
+        NotRun::Broken(words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_server_user_and_port_has_its_own_connection() {
+        let ssh = |host: &str, port| Ssh {
+            host: host.to_owned(),
+            port,
+            path: "p".to_owned(),
+        };
+        let keys = [
+            key(&ssh("git@h", None)),
+            key(&ssh("git@h", Some(22))),
+            key(&ssh("ann@h", None)),
+            key(&ssh("h", None)),
+        ];
+        for (at, one) in keys.iter().enumerate() {
+            assert_eq!(one.len(), 16);
+            assert!(!keys[at + 1..].contains(one));
+        }
+        assert_eq!(keys[0], key(&ssh("git@h", None)));
+    }
+}

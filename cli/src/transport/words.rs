@@ -1,0 +1,185 @@
+//! ssh's own words, and what they say about whether anything was asked.
+
+use git_claim_api::text::escape;
+
+use crate::error::Failure;
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trouble {
+    /// The server had too many connections at once. Nothing was asked.
+    TurnedAway(String),
+    /// The server did not take the key. Nothing was asked.
+    Denied(String),
+    /// Nothing was asked, and asking again would not help.
+    Unreachable { words: String, hint: String },
+    /// The connection ended; what was asked may have been heard.
+    Lost(String),
+}
+
+impl Trouble {
+    /// What ssh said when it could not connect. Nothing was asked.
+    pub fn connecting(said: &str, destination: &str) -> Trouble {
+        let words = last_words(said);
+        let has = |text: &str| said.contains(text);
+        if has("exchange_identification") && (has("closed") || has("reset")) {
+            return Trouble::TurnedAway(words);
+        }
+        if has("REMOTE HOST IDENTIFICATION HAS CHANGED") {
+            return Trouble::Unreachable {
+                words: format!("its host key has changed ({words})"),
+                hint: format!(
+                    "somebody may be in between: ask the server's admin whether the key is new \
+                     before `ssh {destination}` again"
+                ),
+            };
+        }
+        if has("Host key verification failed") {
+            return Trouble::Unreachable {
+                words,
+                hint: format!("`ssh {destination}` once shows the key, to check and accept it"),
+            };
+        }
+        if has("Permission denied (") || has("Too many authentication failures") {
+            return Trouble::Denied(words);
+        }
+        Trouble::Unreachable {
+            words,
+            hint: format!("`ssh {destination}` shows what is wrong"),
+        }
+    }
+
+    /// What ssh said when it had run a command and exited with 255: it may
+    /// have failed before it asked or after.
+    pub fn running(said: &str, destination: &str) -> Trouble {
+        const BEFORE: &[&str] = &[
+            "exchange_identification",
+            "Host key verification failed",
+            "Permission denied (",
+            "Too many authentication failures",
+            "Could not resolve hostname",
+            "connect to host",
+        ];
+        if BEFORE.iter().any(|text| said.contains(text)) {
+            Trouble::connecting(said, destination)
+        } else {
+            Trouble::Lost(last_words(said))
+        }
+    }
+
+    /// The failure to show.
+    pub fn told(self, host: &str) -> Failure {
+        match self {
+            Trouble::TurnedAway(words) => {
+                Failure::not_now(format!("{host} turned us away: {words}"))
+                    .hint("it has too many connections at once; trying again is safe")
+            }
+            Trouble::Denied(words) => Failure::not_now(format!(
+                "{host} does not let us in: {words}"
+            ))
+            .hint("`git claim` uses the key that you push with: is it loaded (`ssh-add -l`)?"),
+            Trouble::Unreachable { words, hint } => {
+                Failure::not_now(format!("{host} cannot be reached: {words}")).hint(hint)
+            }
+            Trouble::Lost(words) => {
+                let words = match words.is_empty() {
+                    true => String::new(),
+                    false => format!(": {words}"),
+                };
+                Failure::not_now(format!(
+                    "the connection to {host} ended before an answer came{words}"
+                ))
+                .hint("it may have been done; trying again is safe, and `git claims --mine` tells")
+            }
+        }
+    }
+}
+
+/// The last two lines that say something: what went wrong, and the line before
+/// it that often says why.
+fn last_words(said: &str) -> String {
+    let lines: Vec<&str> = said
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('@') && !line.starts_with("Warning: "))
+        .collect();
+    let last = &lines[lines.len().saturating_sub(2)..];
+    match last.is_empty() {
+        true => "ssh gave no reason".to_owned(),
+        false => escape(&last.join("; ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As OpenSSH 9.2 says it.
+    const TURNED_AWAY: &str = "kex_exchange_identification: Connection closed by remote host\r\n\
+                               Connection closed by 127.0.0.1 port 2222\r\n";
+    const RESET: &str = "kex_exchange_identification: read: Connection reset by peer\r\n";
+    const UNKNOWN_KEY: &str = "No ED25519 host key is known for [h]:22 and you have requested strict checking.\r\n\
+                               Host key verification failed.\r\n";
+    const DENIED: &str = "git@h: Permission denied (publickey).\r\n";
+    const REFUSED: &str = "ssh: connect to host h port 22: Connection refused\r\n";
+    const CHANGED: &str = "@@@@@@@@\r\n@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\r\n@@@@@@@@\r\n\
+                           Host key for h has changed and you have requested strict checking.\r\nHost key verification failed.\r\n";
+
+    #[test]
+    fn only_those_who_were_turned_away_try_again() {
+        for said in [TURNED_AWAY, RESET] {
+            assert!(
+                matches!(Trouble::connecting(said, "h"), Trouble::TurnedAway(_)),
+                "{said}"
+            );
+            assert!(matches!(
+                Trouble::running(said, "h"),
+                Trouble::TurnedAway(_)
+            ));
+        }
+        for said in [
+            UNKNOWN_KEY,
+            DENIED,
+            REFUSED,
+            CHANGED,
+            "",
+            "kex_exchange_identification: banner line contains invalid characters\r\n",
+        ] {
+            assert!(
+                !matches!(Trouble::connecting(said, "h"), Trouble::TurnedAway(_)),
+                "{said}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_failure_keeps_sshs_words_and_says_what_to_do() {
+        for (said, words, hint) in [
+            (UNKNOWN_KEY, "No ED25519 host key is known", "`ssh h` once"),
+            (DENIED, "Permission denied (publickey)", "ssh-add -l"),
+            (REFUSED, "Connection refused", "`ssh h` shows"),
+            (CHANGED, "has changed", "ask the server's admin"),
+            (TURNED_AWAY, "Connection closed by", "too many connections"),
+        ] {
+            let failure = Trouble::connecting(said, "h").told("h");
+            assert_eq!(failure.kind.code(), 6);
+            assert!(failure.message.contains(words), "{failure:?}");
+            assert!(failure.hint.as_ref().unwrap().contains(hint), "{failure:?}");
+            assert!(!failure.message.contains('\r'));
+        }
+    }
+
+    #[test]
+    fn what_broke_later_may_have_been_heard() {
+        for said in [
+            "",
+            "client_loop: send disconnect: Broken pipe\r\n",
+            "Timeout, server h not responding.\r\n",
+        ] {
+            assert!(
+                matches!(Trouble::running(said, "h"), Trouble::Lost(_)),
+                "{said}"
+            );
+        }
+    }
+}

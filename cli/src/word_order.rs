@@ -1,0 +1,224 @@
+//! Which word of `git claim …` is what. The first word that is no option is a
+//! subcommand if it names one, wherever it stands; clap wants it in front.
+
+use std::ffi::{OsStr, OsString};
+
+use crate::error::Failure;
+
+/// Words that people try as a subcommand, and what they mean.
+const LOOKALIKES: &[(&str, &str)] = &[
+    ("list", "git claims"),
+    ("ls", "git claims"),
+    ("status", "git claims"),
+    ("claims", "git claims"),
+    ("mine", "git claims --mine"),
+    ("show", "git claim log <id>"),
+    ("history", "git claim log"),
+    ("acquire", "git claim <id>"),
+    ("take", "git claim <id>"),
+    ("claim", "git claim <id>"),
+    ("lock", "git claim <id>"),
+    ("next", "git claim --next"),
+    ("release", "git unclaim <id>"),
+    ("unclaim", "git unclaim <id>"),
+    ("unlock", "git unclaim <id>"),
+    ("drop", "git unclaim <id>"),
+    ("free", "git unclaim <id>"),
+    ("extend", "git claim renew <id>"),
+    ("refresh", "git claim renew <id>"),
+    ("who", "git claim whoami"),
+    ("version", "git claim --version"),
+];
+
+/// Subcommands of later versions: never ids, so that they can come without
+/// changing what a command line means.
+const RESERVED: &[&str] = &[
+    "run",
+    "start",
+    "check",
+    "inspect",
+    "recover",
+    "install-hook",
+    "serve",
+    "watch",
+];
+
+/// The words of a call of `git claim`, the program's name first, with the
+/// subcommand moved to the front.
+///
+/// # Errors
+/// A usage error, where the word that decides looks like a subcommand and is
+/// none.
+pub fn arrange(definition: &clap::Command, words: &[OsString]) -> Result<Vec<OsString>, Failure> {
+    let mut arranged = words.to_vec();
+    let Some(at) = first_plain_word(definition, words) else {
+        return Ok(arranged);
+    };
+    // What is not UTF-8 is no subcommand, and no id either: clap says so.
+    let Some(word) = words[at].to_str() else {
+        return Ok(arranged);
+    };
+    if definition.find_subcommand(word).is_some() {
+        let subcommand = arranged.remove(at);
+        arranged.insert(1, subcommand);
+        return Ok(arranged);
+    }
+    match meant_instead(definition, word) {
+        None => Ok(arranged),
+        Some(hint) => Err(Failure::usage(format!(
+            "'{word}' is no subcommand of git claim"
+        ))
+        .hint(format!(
+            "{hint}; an issue that is really called '{word}' is claimed by `git claim -- {word}`"
+        ))),
+    }
+}
+
+/// Where the first word stands that is no option and no option's value. After
+/// `--` there is none: all that follows are ids.
+fn first_plain_word(definition: &clap::Command, words: &[OsString]) -> Option<usize> {
+    let mut at = 1;
+    while let Some(word) = words.get(at) {
+        let bytes = word.as_encoded_bytes();
+        if bytes == b"--" {
+            return None;
+        }
+        if !bytes.starts_with(b"-") || bytes == b"-" {
+            return Some(at);
+        }
+        at += if value_follows(definition, word) {
+            2
+        } else {
+            1
+        };
+    }
+    None
+}
+
+/// Whether the word after this option is its value.
+fn value_follows(definition: &clap::Command, option: &OsStr) -> bool {
+    let Some(option) = option.to_str() else {
+        return false;
+    };
+    if let Some(long) = option.strip_prefix("--") {
+        return options(definition).any(|arg| takes_value(arg) && arg.get_long() == Some(long));
+    }
+    // A cluster as in `-qt 2h`: the first letter that takes a value ends it.
+    let mut letters = option.chars().skip(1);
+    letters
+        .find(|letter| {
+            options(definition).any(|arg| takes_value(arg) && arg.get_short() == Some(*letter))
+        })
+        .is_some_and(|_| letters.next().is_none())
+}
+
+/// The options of the program and of its subcommands; a name means the same
+/// everywhere.
+fn options(definition: &clap::Command) -> impl Iterator<Item = &clap::Arg> {
+    definition.get_arguments().chain(
+        definition
+            .get_subcommands()
+            .flat_map(clap::Command::get_arguments),
+    )
+}
+
+fn takes_value(arg: &clap::Arg) -> bool {
+    arg.get_action().takes_values()
+}
+
+/// What somebody who typed `word` for a subcommand may have meant. `None` if
+/// it can be an id.
+fn meant_instead(definition: &clap::Command, word: &str) -> Option<String> {
+    if RESERVED.contains(&word) {
+        return Some(
+            "this version does not have it yet; `git claim -h` lists what there is".into(),
+        );
+    }
+    if let Some((_, command)) = LOOKALIKES.iter().find(|(name, _)| *name == word) {
+        return Some(format!("did you mean `{command}`?"));
+    }
+    // Ids that are words exist too; only what is nearly a subcommand is not
+    // taken for one.
+    if word.len() < 4 || !word.bytes().all(|b| b.is_ascii_lowercase()) {
+        return None;
+    }
+    let names = definition
+        .get_subcommands()
+        .flat_map(clap::Command::get_name_and_visible_aliases);
+    let (distance, name) = names
+        .map(|name| (strsim::damerau_levenshtein(name, word), name))
+        .min()?;
+    let near = if name.len() > 6 { 2 } else { 1 };
+    (distance <= near).then(|| format!("did you mean `git claim {name}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Program, command};
+
+    fn arranged(line: &str) -> Result<String, Failure> {
+        let words: Vec<OsString> = std::iter::once("git-claim")
+            .chain(line.split_whitespace())
+            .map(OsString::from)
+            .collect();
+        let words = arrange(&command(Program::Claim), &words)?;
+        let words: Vec<&str> = words[1..]
+            .iter()
+            .map(|word| word.to_str().unwrap())
+            .collect();
+        Ok(words.join(" "))
+    }
+
+    #[test]
+    fn the_first_plain_word_decides() {
+        for (given, expected) in [
+            ("", ""),
+            ("42", "42"),
+            ("log", "log"),
+            ("--json log", "log --json"),
+            ("-r origin log 42", "log -r origin 42"),
+            ("--remote=log 42", "--remote=log 42"),
+            ("-rlog 42", "-rlog 42"),
+            ("--remote log 42", "--remote log 42"),
+            ("-q -t 2h renew 42", "renew -q -t 2h 42"),
+            ("-qt 2h renew", "renew -qt 2h"),
+            ("-t2h renew", "renew -t2h"),
+            ("--session s --reason r log", "log --session s --reason r"),
+            ("-m log 42", "-m log 42"),
+            ("-- log", "-- log"),
+            ("-- list", "-- list"),
+            ("42 log", "42 log"),
+            ("a1b2", "a1b2"),
+            ("dead", "dead"),
+            ("bd-a1", "bd-a1"),
+            ("#43", "#43"),
+        ] {
+            assert_eq!(arranged(given).unwrap(), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn what_looks_like_a_subcommand_is_no_id() {
+        for (line, hint) in [
+            ("list", "`git claims`"),
+            ("status", "`git claims`"),
+            ("--json status", "`git claims`"),
+            ("renw", "`git claim renew`"),
+            ("rneew 42", "`git claim renew`"),
+            ("whoam", "`git claim whoami`"),
+            ("completion bash", "`git claim completions`"),
+            ("release 42", "`git unclaim <id>`"),
+            ("next", "`git claim --next`"),
+            ("start 42", "does not have it yet"),
+            ("run -- make", "does not have it yet"),
+        ] {
+            let failure = arranged(line).unwrap_err();
+            assert_eq!(failure.kind.code(), 2, "{line}");
+            assert!(
+                failure.hint.as_ref().unwrap().contains(hint),
+                "{line}: {failure:?}"
+            );
+        }
+    }
+}
