@@ -2,7 +2,7 @@
 //! objects that a tracker reads. Opened when first needed, through libgit2.
 
 use std::cell::OnceCell;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use git_claim_api::duration::parse_ttl;
 use git_claim_api::ids::{Branch, Oid, Ttl};
@@ -115,11 +115,6 @@ impl Repository {
             Err(error) if error.code() == git2::ErrorCode::NotFound => Ok(None),
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// The git directory.
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 }
 

@@ -1,7 +1,6 @@
 //! One request from its words to its reply: parse, find the repository, ask
 //! whether the user may, hand over to a verb, print one line.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use git_claim_api::access::Access;
@@ -302,13 +301,6 @@ impl Admitted<'_> {
             longest,
             default: default.min(longest),
         })
-    }
-
-    /// The repository's git directory.
-    pub fn path(&self) -> Option<PathBuf> {
-        self.repository
-            .as_ref()
-            .map(|repository| repository.path().to_owned())
     }
 }
 

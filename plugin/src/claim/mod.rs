@@ -124,6 +124,7 @@ pub struct Situation {
 }
 
 /// A decision: what to store and what to say.
+#[allow(clippy::large_enum_variant)] // made once a request, and not kept
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision<T> {
     /// Store `claim`, put `ended` into the history, and say `outcome`.

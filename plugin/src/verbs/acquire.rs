@@ -1,6 +1,5 @@
 //! `acquire`: take a claim on an open issue, or extend one's own.
 
-use git_claim_api::exit::Exit;
 use git_claim_api::ids::IssueId;
 use git_claim_api::reply::{ClaimReply, Status};
 use git_claim_api::verb::{Binding, Take};
@@ -9,7 +8,7 @@ use crate::claim::{self, Acquire, Bound, Caller, Decision, Refusal};
 use crate::random;
 use crate::server::{Admitted, Answer, Failure};
 use crate::tracker::Issue;
-use crate::verbs::{caller_who_evicts, decide, denial, look_at, recorded_id, within};
+use crate::verbs::{caller_who_evicts, decide, look_at, recorded_id, settle, within};
 
 pub fn run(admitted: &Admitted<'_>, typed: &IssueId, take: &Take) -> Result<Answer, Failure> {
     // One's own live claim is answered before anything else is looked at, so
@@ -79,15 +78,17 @@ fn take_issue(
             Ok(claim::acquire(situation, &ask, now))
         },
     )?;
-    let granted = match denial(admitted, issue, &caller, outcome) {
-        Ok(denial) => return denial,
-        Err(granted) => granted,
-    };
-    let reply = ClaimReply {
-        tenure: Some(granted.value),
-        ..granted.reply(admitted, &caller, Status::Acquired, issue)
-    };
-    Answer::new(Exit::Done, &reply)
+    settle(
+        admitted,
+        issue,
+        &caller,
+        outcome,
+        Status::Acquired,
+        |tenure, reply| ClaimReply {
+            tenure: Some(tenure),
+            ..reply
+        },
+    )
 }
 
 /// Whether this request has begun a tenure of this issue before. Where that

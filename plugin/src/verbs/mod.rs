@@ -14,7 +14,7 @@ mod whoami;
 use git_claim_api::access::Access;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Session, Ttl};
-use git_claim_api::reply::Status;
+use git_claim_api::reply::{ClaimReply, Status};
 use git_claim_api::verb::{Eviction, Request};
 
 use crate::claim::{Caller, Claim, Decision, Now, Situation};
@@ -95,6 +95,10 @@ pub fn run(call: &Call<'_>, request: Request) -> Result<Answer, Failure> {
     }
 }
 
+/// What decides on a request inside a change; it may look further.
+type Decide<'a, T> =
+    dyn FnMut(&mut dyn Transaction, &Situation, Now) -> Result<Decision<T>, LedgerError> + 'a;
+
 /// One issue's claim, as it was when a request was decided.
 struct Outcome<T> {
     /// After the change, if there was one.
@@ -109,11 +113,7 @@ fn decide<T>(
     admitted: &Admitted<'_>,
     issue: &IssueId,
     caller: &Caller,
-    decision: &mut dyn FnMut(
-        &mut dyn Transaction,
-        &Situation,
-        Now,
-    ) -> Result<Decision<T>, LedgerError>,
+    decision: &mut Decide<'_, T>,
 ) -> Result<Outcome<T>, Failure> {
     let call = admitted.call;
     call.still_wanted()?;
@@ -160,54 +160,30 @@ fn situation(
     })
 }
 
-/// The reply to an outcome that is a conflict or a refusal; `Err` gives back
-/// what was granted.
-fn denial<T>(
+/// The answer to an outcome: `grant` makes it where the request was granted.
+fn settle<T>(
     admitted: &Admitted<'_>,
     issue: &IssueId,
     caller: &Caller,
     outcome: Outcome<T>,
-) -> Result<Result<Answer, Failure>, Granted<T>> {
+    status: Status,
+    grant: impl FnOnce(T, ClaimReply) -> ClaimReply,
+) -> Result<Answer, Failure> {
     let viewer = Viewer {
         caller,
-        may_write: true,
+        may_write: admitted.may(Access::Write),
         now: outcome.now,
     };
     match outcome.decision {
         Decision::Conflict(conflict) => {
             let reply = viewer.conflict(&admitted.repo, issue, &outcome.claim, &conflict);
-            Ok(Answer::new(Exit::Conflict, &reply))
+            Answer::new(Exit::Conflict, &reply)
         }
-        Decision::Refused(refusal) => Ok(Err(Failure::Refused(refusal.to_string()))),
-        Decision::Change { outcome: value, .. } | Decision::Keep(value) => Err(Granted {
-            claim: outcome.claim,
-            value,
-            now: outcome.now,
-        }),
-    }
-}
-
-/// What a decision granted.
-struct Granted<T> {
-    claim: Claim,
-    value: T,
-    now: Now,
-}
-
-impl<T> Granted<T> {
-    fn reply(
-        &self,
-        admitted: &Admitted<'_>,
-        caller: &Caller,
-        status: Status,
-        issue: &IssueId,
-    ) -> git_claim_api::reply::ClaimReply {
-        Viewer {
-            caller,
-            may_write: true,
-            now: self.now,
+        Decision::Refused(refusal) => Err(Failure::Refused(refusal.to_string())),
+        Decision::Change { outcome: value, .. } | Decision::Keep(value) => {
+            let reply = viewer.reply(status, &admitted.repo, issue, &outcome.claim);
+            Answer::new(Exit::Done, &grant(value, reply))
         }
-        .reply(status, &admitted.repo, issue, &self.claim)
     }
 }
 

@@ -1,13 +1,12 @@
 //! `release`: give a claim back.
 
-use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Session, Token};
 use git_claim_api::reply::{ClaimReply, Status};
 use git_claim_api::verb::Eviction;
 
 use crate::claim::{self, Release};
 use crate::server::{Admitted, Answer, Failure};
-use crate::verbs::{caller_who_evicts, decide, denial, full_id};
+use crate::verbs::{caller_who_evicts, decide, full_id, settle};
 
 pub fn run(
     admitted: &Admitted<'_>,
@@ -26,14 +25,15 @@ pub fn run(
         };
         Ok(claim::release(situation, &ask, now))
     })?;
-    match denial(admitted, &issue, &caller, outcome) {
-        Ok(denial) => denial,
-        Err(granted) => {
-            let reply = ClaimReply {
-                was_held: Some(granted.value),
-                ..granted.reply(admitted, &caller, Status::Released, &issue)
-            };
-            Answer::new(Exit::Done, &reply)
-        }
-    }
+    settle(
+        admitted,
+        &issue,
+        &caller,
+        outcome,
+        Status::Released,
+        |was_held, reply| ClaimReply {
+            was_held: Some(was_held),
+            ..reply
+        },
+    )
 }

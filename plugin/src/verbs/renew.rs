@@ -1,12 +1,11 @@
 //! `renew`: the heartbeat.
 
-use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Session, Token, Ttl};
 use git_claim_api::reply::Status;
 
 use crate::claim::{self, Renew};
 use crate::server::{Admitted, Answer, Failure};
-use crate::verbs::{decide, denial, full_id, within};
+use crate::verbs::{decide, full_id, settle, within};
 
 pub fn run(
     admitted: &Admitted<'_>,
@@ -26,11 +25,12 @@ pub fn run(
         };
         Ok(claim::renew(situation, &ask, now))
     })?;
-    match denial(admitted, &issue, &caller, outcome) {
-        Ok(denial) => denial,
-        Err(granted) => {
-            let reply = granted.reply(admitted, &caller, Status::Renewed, &issue);
-            Answer::new(Exit::Done, &reply)
-        }
-    }
+    settle(
+        admitted,
+        &issue,
+        &caller,
+        outcome,
+        Status::Renewed,
+        |(), reply| reply,
+    )
 }

@@ -1,12 +1,11 @@
 //! `verify`: is this token the live one, and the caller's?
 
-use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Session, Token};
 use git_claim_api::reply::Status;
 
 use crate::claim::{self, Situation, Verify};
 use crate::server::{Admitted, Answer, Failure};
-use crate::verbs::{Outcome, denial, full_id, situation};
+use crate::verbs::{Outcome, full_id, settle, situation};
 
 pub fn run(
     admitted: &Admitted<'_>,
@@ -31,11 +30,12 @@ pub fn run(
         claim: found.claim,
         now,
     };
-    match denial(admitted, &issue, &caller, outcome) {
-        Ok(denial) => denial,
-        Err(granted) => {
-            let reply = granted.reply(admitted, &caller, Status::Valid, &issue);
-            Answer::new(Exit::Done, &reply)
-        }
-    }
+    settle(
+        admitted,
+        &issue,
+        &caller,
+        outcome,
+        Status::Valid,
+        |(), reply| reply,
+    )
 }

@@ -1,0 +1,280 @@
+//! Ledger files as other programs leave them: an older server's, a newer one's,
+//! damaged ones, and full disks.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use assert_fs::TempDir;
+use git_claim_plugin::ledger::{Ledger, LedgerError, SqliteLedger, Verdict};
+use rusqlite::Connection;
+use serde_json::json;
+
+use crate::support::{Forge, START};
+
+const OLD: &str = "
+    CREATE TABLE leases (repo TEXT, issue_id TEXT, holder TEXT, token INTEGER,
+                         acquired_at INTEGER, expires_at INTEGER,
+                         PRIMARY KEY (repo, issue_id));";
+
+/// A file as an older server wrote it, with `rows` in it.
+fn old_file(path: &Path, rows: &[&str]) {
+    let old = Connection::open(path).unwrap();
+    old.execute_batch(OLD).unwrap();
+    for row in rows {
+        old.execute_batch(&format!("INSERT INTO leases VALUES ({row})"))
+            .unwrap();
+    }
+    drop(old);
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+fn over(dir: TempDir) -> Forge {
+    let path = dir.path().join("collab.db");
+    Forge::over(dir, path, vec![("r.git".to_owned(), None)])
+}
+
+#[test]
+fn an_older_servers_file_keeps_its_tokens() {
+    let dir = TempDir::new().unwrap();
+    let end = START + 600;
+    old_file(
+        &dir.path().join("collab.db"),
+        &[
+            &format!("'r.git', '1', 'ann', 7, {START} - 60, {end}"),
+            &format!("'r.git', '2', NULL, 4, {START} - 60, NULL"),
+            &format!("'r.git', '3', 'bob', 2, {START} - 60, NULL"),
+        ],
+    );
+    let forge = over(dir);
+    let list = forge.ask("ann", "list r.git").json();
+    assert_eq!(list["leases"][0]["issue"], "1");
+    assert_eq!(list["leases"][1]["issue"], "3");
+    // The first acquire or renew by that name records its session, same token.
+    let renewed = forge
+        .ask("ann", "renew r.git 1 --ttl 900 --session s1")
+        .json();
+    assert_eq!(
+        (&renewed["token"], &renewed["session"]),
+        (&json!(7), &json!("s1"))
+    );
+    let taken = forge.ask("ann", "acquire r.git 1 --session s2").json();
+    assert_eq!(taken["reason"], "other-session");
+    assert_eq!(
+        forge.ask("ann", "acquire r.git 2 --session s1").json()["token"],
+        5
+    );
+    assert_eq!(forge.ask("cay", "acquire r.git 3 --session s1").exit, 4);
+}
+
+#[test]
+fn what_an_older_server_writes_later_is_read_as_its_own() {
+    let forge = Forge::new();
+    forge.ask("ann", "acquire r.git 1 --ttl 60 --session s1 --note old");
+    forge.ask("ann", "acquire r.git 2 --ttl 60 --session s1 --note old");
+    let other = Connection::open(forge.dir.path().join("collab.db")).unwrap();
+    // One server replaces the row, another updates it.
+    other
+        .execute_batch(&format!(
+            "INSERT OR REPLACE INTO leases (repo, issue_id, holder, token, acquired_at, expires_at)
+             VALUES ('r.git', '1', 'bob', 2, {START}, NULL);
+             UPDATE leases SET holder = 'bob', token = 2, expires_at = NULL
+             WHERE issue_id = '2';"
+        ))
+        .unwrap();
+    for issue in ["1", "2"] {
+        let shown = forge.ask("bob", &format!("show r.git {issue}")).json();
+        assert_eq!(shown["holder"], "bob");
+        assert_eq!(shown["token"], 2);
+        assert_eq!((&shown["session"], shown.get("note")), (&json!(null), None));
+        let missing = shown["missing"].as_array().unwrap();
+        assert!(missing.contains(&json!("work_lease.task_session_id")));
+        let taken = forge
+            .ask("bob", &format!("acquire r.git {issue} --session b"))
+            .json();
+        assert_eq!(
+            (&taken["token"], &taken["tenure"]),
+            (&json!(2), &json!("own"))
+        );
+    }
+}
+
+#[test]
+fn a_newer_schema_is_refused_untouched() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("collab.db");
+    let newer = Connection::open(&path).unwrap();
+    newer
+        .execute_batch("CREATE TABLE leases (x); PRAGMA user_version = 2;")
+        .unwrap();
+    drop(newer);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let before = fs::read(&path).unwrap();
+    let error = SqliteLedger::open(&path).unwrap_err().to_string();
+    assert!(error.contains("schema version 2"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_file_that_is_no_ledger_is_refused_untouched() {
+    for (name, content) in [
+        ("garbage", vec![0x55; 4_096]),
+        ("text", b"this is not a database at all, is it?".repeat(40)),
+    ] {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("collab.db");
+        fs::write(&path, &content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let error = SqliteLedger::open(&path).unwrap_err().to_string();
+        assert!(error.contains("corrupt"), "{name}: {error}");
+        assert_eq!(fs::read(&path).unwrap(), content, "{name}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "{name}");
+    }
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("collab.db");
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE music (title)").unwrap();
+    drop(other);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let error = SqliteLedger::open(&path).unwrap_err().to_string();
+    assert!(error.contains("not a ledger of claims"), "{error}");
+}
+
+#[test]
+fn a_damaged_row_is_an_error_and_never_free() {
+    let forge = Forge::new();
+    forge.ask("ann", "acquire r.git 1 --session s1");
+    let path = forge.dir.path().join("collab.db");
+    for damage in [
+        "expires_at = 'soon'",
+        "session = 'a b'",
+        "ttl = -5",
+        "acquired_at = x'00'",
+        "token = 'many'",
+    ] {
+        let other = Connection::open(&path).unwrap();
+        other
+            .execute_batch(&format!("BEGIN; UPDATE leases SET {damage}; COMMIT;"))
+            .unwrap();
+        let said = forge.ask("bob", "acquire r.git 1 --session b");
+        assert_eq!(
+            (said.exit, said.stdout.as_str()),
+            (6, ""),
+            "{damage}: {said:?}"
+        );
+        assert!(
+            said.stderr.contains("issue 1 in r.git is damaged"),
+            "{damage}: {said:?}"
+        );
+        other
+            .execute_batch(
+                "UPDATE leases SET expires_at = NULL, session = 's1', ttl = NULL,
+                                   acquired_at = 1, token = 1",
+            )
+            .unwrap();
+    }
+}
+
+#[test]
+fn nothing_but_the_file_and_its_queue_is_left() {
+    let forge = Forge::new();
+    forge.ask("ann", "acquire r.git 1 --session s1");
+    let Forge { dir, ledger, .. } = forge;
+    drop(ledger);
+    let mut names: Vec<_> = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["collab.db", "collab.db-queue"]);
+    for name in names {
+        let mode = fs::metadata(dir.path().join(&name))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
+fn reading_writes_nothing() {
+    let forge = Forge::new();
+    forge.ask("ann", "acquire r.git 1 --ttl 5 --session s1");
+    let Forge { dir, ledger, .. } = forge;
+    drop(ledger);
+    let path = dir.path().join("collab.db");
+    let before = fs::read(&path).unwrap();
+    let forge = over(dir);
+    forge.step_ms(60_000);
+    for words in [
+        "list r.git",
+        "list r.git --ended",
+        "show r.git 1",
+        "log r.git",
+        "verify r.git 1 --token 1",
+    ] {
+        forge.ask("ann", words);
+    }
+    let Forge { dir, ledger, .. } = forge;
+    drop(ledger);
+    assert_eq!(fs::read(dir.path().join("collab.db")).unwrap(), before);
+}
+
+#[test]
+fn nothing_is_changed_after_the_deadline() {
+    let forge = Forge::new();
+    let mut was_run = false;
+    let outcome = forge.ledger.change(Instant::now(), &mut |_| {
+        was_run = true;
+        Ok(Verdict::Commit)
+    });
+    assert!(matches!(outcome, Err(LedgerError::Busy)));
+    assert!(!was_run);
+}
+
+#[test]
+fn whoever_waits_longer_than_its_deadline_changes_nothing() {
+    let forge = Forge::new();
+    // A writer that does not queue: an older server.
+    let other = Connection::open(forge.dir.path().join("collab.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let deadline = Instant::now() + Duration::from_millis(50);
+    let outcome = forge.ledger.change(deadline, &mut |_| Ok(Verdict::Commit));
+    assert!(matches!(outcome, Err(LedgerError::Busy)), "{outcome:?}");
+}
+
+#[test]
+fn the_order_of_tenures_and_the_id_outlive_a_restart() {
+    let forge = Forge::new();
+    let id = forge.ledger.id().unwrap();
+    forge.ask("ann", "acquire r.git 9 --session s1");
+    let Forge { dir, ledger, .. } = forge;
+    drop(ledger);
+    let forge = over(dir);
+    assert_eq!(forge.ledger.id().unwrap(), id);
+    forge.ask("ann", "acquire r.git 1 --session s1");
+    let list = forge.ask("ann", "list r.git").json();
+    assert_eq!(list["leases"][0]["issue"], "9");
+}
+
+#[test]
+fn the_list_of_live_claims_uses_its_index() {
+    let forge = Forge::new();
+    let other = Connection::open(forge.dir.path().join("collab.db")).unwrap();
+    let plan: Vec<String> = other
+        .prepare(
+            "EXPLAIN QUERY PLAN SELECT issue_id FROM leases
+             WHERE repo = 'r' AND holder IS NOT NULL AND (NULL IS NULL OR holder = NULL) AND expires_at > 5",
+        )
+        .unwrap()
+        .query_map([], |row| row.get(3))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert!(
+        plan[0].contains("leases_live (repo=? AND expires_at>?)"),
+        "{plan:?}"
+    );
+}

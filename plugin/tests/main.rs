@@ -1,0 +1,10 @@
+//! The plugin without a forge: the whole verb over real ledger files, with a
+//! clock that the tests set.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod git_issue;
+mod ledger;
+mod model;
+mod support;
+mod verb;

@@ -1,0 +1,197 @@
+//! A forge in this process: a host with a clock that tests set, two
+//! repositories, and users with fixed rights.
+
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use assert_fs::TempDir;
+use git_claim_api::access::Access;
+use git_claim_api::settings::PluginSettings;
+use git_claim_plugin::host::{Host, HostError, Level, Stream};
+use git_claim_plugin::ledger::SqliteLedger;
+use git_claim_plugin::server::{Asker, Server};
+use serde_json::Value;
+
+/// Where the clock of a new forge stands: seconds since the epoch.
+pub const START: i64 = 1_788_609_600;
+
+/// One request's outcome.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Said {
+    pub exit: u8,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Said {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("no JSON ({error}): {self:?}"))
+    }
+}
+
+pub struct Forge {
+    pub dir: TempDir,
+    pub ledger: SqliteLedger,
+    settings: PluginSettings,
+    host: TestHost,
+}
+
+struct TestHost {
+    now_ms: Cell<i64>,
+    user: RefCell<String>,
+    repos: Vec<(String, Option<PathBuf>)>,
+    out: RefCell<[Vec<u8>; 2]>,
+}
+
+impl Forge {
+    /// A forge with `r.git` and `other.git`, which have no tracker.
+    pub fn new() -> Forge {
+        Forge::with_repos(vec![
+            ("r.git".to_owned(), None),
+            ("other.git".to_owned(), None),
+        ])
+    }
+
+    pub fn with_repos(repos: Vec<(String, Option<PathBuf>)>) -> Forge {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("collab.db");
+        Forge::over(dir, path, repos)
+    }
+
+    pub fn over(dir: TempDir, path: PathBuf, repos: Vec<(String, Option<PathBuf>)>) -> Forge {
+        let ledger = SqliteLedger::open(&path).unwrap();
+        let settings = serde_json::json!({ "ledger": path });
+        Forge {
+            dir,
+            ledger,
+            settings: serde_json::from_value(settings).unwrap(),
+            host: TestHost {
+                now_ms: Cell::new(START * 1_000),
+                user: RefCell::default(),
+                repos,
+                out: RefCell::default(),
+            },
+        }
+    }
+
+    /// Lets time pass, or go back.
+    pub fn step_ms(&self, ms: i64) {
+        self.host.now_ms.set(self.host.now_ms.get() + ms);
+    }
+
+    /// Runs `collab-lease <words>` for `user`. `root` is an admin, `guest` may
+    /// read, `nobody` may nothing, everybody else may write.
+    pub fn ask(&self, user: &str, words: &str) -> Said {
+        self.exec(user, &format!("collab-lease {words}"), false)
+    }
+
+    pub fn ask_as_host(&self, words: &str) -> Said {
+        self.exec("host", &format!("collab-lease {words}"), true)
+    }
+
+    fn exec(&self, user: &str, command: &str, is_host: bool) -> Said {
+        *self.host.user.borrow_mut() = user.to_owned();
+        *self.host.out.borrow_mut() = Default::default();
+        let key = format!("SHA256:{user}");
+        let exit = Server {
+            ledger: &self.ledger,
+            settings: &self.settings,
+            host: &self.host,
+        }
+        .exec(
+            command.as_bytes(),
+            Asker {
+                name: user,
+                key: Some(&key),
+                is_host,
+            },
+            Instant::now() + Duration::from_secs(10),
+        );
+        let [stdout, stderr] = self.host.out.take();
+        Said {
+            exit: exit.expect("the peer is there").code(),
+            stdout: String::from_utf8(stdout).unwrap(),
+            stderr: String::from_utf8(stderr).unwrap(),
+        }
+    }
+}
+
+impl Host for TestHost {
+    fn now_ms(&self) -> i64 {
+        self.now_ms.get()
+    }
+
+    fn log(&self, _: Level, _: &str) {}
+
+    fn resolve_repo(&self, name: &str) -> Result<String, HostError> {
+        self.repos
+            .iter()
+            .find(|(id, _)| id == name)
+            .map(|(id, _)| id.clone())
+            .ok_or(HostError::NotFound)
+    }
+
+    fn authorize(&self, _: &str, access: Access) -> bool {
+        match self.user.borrow().as_str() {
+            "root" => true,
+            "guest" => access == Access::Read,
+            "nobody" => false,
+            _ => access <= Access::Write,
+        }
+    }
+
+    fn write(&self, stream: Stream, data: &[u8]) -> Result<(), HostError> {
+        let at = usize::from(stream == Stream::Stderr);
+        self.out.borrow_mut()[at].extend_from_slice(data);
+        Ok(())
+    }
+
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+
+    fn repo_path(&self, repo: &str) -> Result<Option<PathBuf>, HostError> {
+        let found = self.repos.iter().find(|(id, _)| id == repo);
+        Ok(found.and_then(|(_, path)| path.clone()))
+    }
+
+    fn has_tracker(&self) -> bool {
+        false
+    }
+
+    fn resolve_issue(&self, _: &str, _: &str) -> Result<String, HostError> {
+        Err(HostError::NotFound)
+    }
+}
+
+/// A bare repository with the six issues of `tests/cases/git-issue.bundle`.
+pub fn git_issue_repository(dir: &Path) -> PathBuf {
+    let bundle = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/cases/git-issue.bundle");
+    let repository = dir.join("app.git");
+    let git = |args: &[&std::ffi::OsStr]| {
+        let done = std::process::Command::new("git")
+            .arg("-C")
+            .arg(dir)
+            .args(args)
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    git(&[
+        "init".as_ref(),
+        "-q".as_ref(),
+        "--bare".as_ref(),
+        repository.as_ref(),
+    ]);
+    git(&[
+        "--git-dir".as_ref(),
+        repository.as_ref(),
+        "fetch".as_ref(),
+        "-q".as_ref(),
+        bundle.as_ref(),
+        "refs/*:refs/*".as_ref(),
+    ]);
+    repository
+}

@@ -1,0 +1,389 @@
+//! The verb from words to replies, with a clock that the tests set.
+
+use crate::support::Forge;
+use serde_json::{Value, json};
+
+/// `json` without what differs from run to run.
+fn of(said: &crate::support::Said, keys: &[&str]) -> Value {
+    let json = said.json();
+    keys.iter()
+        .map(|key| ((*key).to_owned(), json[*key].clone()))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+#[test]
+fn a_claim_lives_from_its_acquisition_to_its_release() {
+    let forge = Forge::new();
+    let said = forge.ask(
+        "ann",
+        "acquire r.git 42 --ttl 60 --session s1 --note fix%20it",
+    );
+    assert_eq!(said.exit, 0, "{said:?}");
+    assert_eq!(
+        said.json(),
+        json!({
+            "status": "acquired", "repo": "r.git", "issue": "42", "holder": "ann", "token": 1,
+            "session": "s1", "mine": true, "same_principal": true, "generation": 1,
+            "acquired_at": "2026-09-05T12:00:00Z", "expires_at": "2026-09-05T12:01:00Z",
+            "heartbeat_at": "2026-09-05T12:00:00Z", "ttl": 60, "ttl_left_ms": 60_000,
+            "note": "fix it", "now": "2026-09-05T12:00:00Z", "tenure": "new",
+        })
+    );
+    forge.step_ms(30_000);
+    let said = forge.ask("ann", "renew r.git 42 --ttl 60 --session s1 --token 1");
+    assert_eq!(
+        of(&said, &["status", "token", "generation", "ttl_left_ms"]),
+        json!({ "status": "renewed", "token": 1, "generation": 2, "ttl_left_ms": 60_000 })
+    );
+    let said = forge.ask("ann", "release r.git 42 --session s1 --token 1");
+    assert_eq!(
+        of(
+            &said,
+            &["status", "holder", "token", "was_held", "expires_at"]
+        ),
+        json!({ "status": "released", "holder": null, "token": 1, "was_held": true, "expires_at": null })
+    );
+    let said = forge.ask("ann", "release r.git 42 --session s1 --token 1");
+    assert_eq!(
+        (said.exit, said.json()["was_held"].clone()),
+        (0, json!(false))
+    );
+}
+
+#[test]
+fn every_conflict_is_held_with_a_reason() {
+    let forge = Forge::new();
+    forge.ask("ann", "acquire r.git 42 --ttl 60 --session s1");
+    for (user, words, reason, holder) in [
+        ("bob", "acquire r.git 42 --session b", "held", json!("ann")),
+        (
+            "ann",
+            "acquire r.git 42 --session s2",
+            "other-session",
+            json!("ann"),
+        ),
+        (
+            "bob",
+            "renew r.git 42 --ttl 5 --session b",
+            "held",
+            json!("ann"),
+        ),
+        ("bob", "release r.git 42 --session b", "held", json!("ann")),
+        (
+            "ann",
+            "renew r.git 42 --ttl 5 --session s1 --token 9",
+            "stale-token",
+            json!("ann"),
+        ),
+        (
+            "ann",
+            "release r.git 42 --session s1 --token 9",
+            "stale-token",
+            json!("ann"),
+        ),
+        (
+            "ann",
+            "verify r.git 42 --session s1 --token 9",
+            "stale-token",
+            json!("ann"),
+        ),
+        (
+            "root",
+            "release r.git 42 --force --reason x --expected-token 9",
+            "wrong-expected-token",
+            json!("ann"),
+        ),
+        (
+            "ann",
+            "renew r.git 43 --ttl 5 --session s1",
+            "released",
+            json!(null),
+        ),
+    ] {
+        let said = forge.ask(user, words);
+        assert_eq!(said.exit, 4, "{words}: {said:?}");
+        assert_eq!(
+            of(&said, &["status", "reason", "holder"]),
+            json!({ "status": "held", "reason": reason, "holder": holder }),
+            "{words}"
+        );
+    }
+    forge.step_ms(60_000);
+    let said = forge.ask("ann", "renew r.git 42 --ttl 5 --session s1");
+    assert_eq!(
+        of(
+            &said,
+            &["status", "reason", "holder", "expires_at", "token"]
+        ),
+        json!({ "status": "held", "reason": "expired", "holder": null, "expires_at": null, "token": 1 })
+    );
+}
+
+#[test]
+fn the_evicted_are_told_who_and_why() {
+    let forge = Forge::new();
+    forge.ask("ann", "acquire r.git 42 --session s1");
+    let said = forge.ask(
+        "bob",
+        "acquire r.git 42 --take-over --reason x --expected-token 1",
+    );
+    assert_eq!(
+        (said.exit, said.stderr.as_str()),
+        (
+            1,
+            "error: ending ann's claim needs admin access to this repository\n"
+        )
+    );
+    let taken = forge.ask(
+        "root",
+        "acquire r.git 42 --session d --take-over --reason she%20left --expected-token 1",
+    );
+    assert_eq!(
+        of(&taken, &["token", "holder"]),
+        json!({ "token": 2, "holder": "root" })
+    );
+    for words in [
+        "renew r.git 42 --ttl 5",
+        "acquire r.git 42",
+        "release r.git 42",
+    ] {
+        let said = forge.ask("ann", &format!("{words} --session s1"));
+        assert_eq!(
+            of(&said, &["reason", "by", "why", "holder"]),
+            json!({ "reason": "taken-over", "by": "root", "why": "she left", "holder": "root" }),
+            "{words}"
+        );
+    }
+    let log = forge.ask("ann", "log r.git 42").json();
+    assert_eq!(log["tenures"][0]["holder"], "root");
+    assert_eq!(log["tenures"][0].get("how"), None);
+    assert_eq!(log["tenures"][1]["how"], "taken-over");
+    assert_eq!(log["tenures"][1]["by"], "root");
+}
+
+#[test]
+fn a_lost_reply_can_be_retried() {
+    let forge = Forge::new();
+    let words = "acquire r.git 42 --ttl 60 --session s1 --request r1";
+    assert_eq!(forge.ask("ann", words).json()["tenure"], "new");
+    let again = forge.ask("ann", words);
+    assert_eq!(
+        of(&again, &["tenure", "token"]),
+        json!({ "tenure": "own", "token": 1 })
+    );
+    forge.step_ms(61_000);
+    forge.ask("bob", "acquire r.git 42 --ttl 1 --session b");
+    forge.step_ms(2_000);
+    // Free again, but the tenure that the request began is over.
+    let late = forge.ask("ann", words);
+    assert_eq!(
+        of(&late, &["status", "reason"]),
+        json!({ "status": "held", "reason": "request-ended" })
+    );
+    // Another session's request of that name is another request.
+    assert_eq!(
+        forge
+            .ask("ann", "acquire r.git 42 --session s2 --request r1")
+            .json()["token"],
+        3
+    );
+}
+
+#[test]
+fn unknown_and_unauthorised_are_one_answer_on_every_subverb() {
+    let forge = Forge::new();
+    let oid = "0".repeat(40);
+    for words in [
+        "acquire REPO 1",
+        "next REPO",
+        "renew REPO 1 --ttl 5",
+        "release REPO 1",
+        "list REPO",
+        "show REPO 1",
+        "log REPO",
+        "verify REPO 1 --token 1",
+        "whoami REPO",
+    ] {
+        let unauthorised = forge.ask("nobody", &words.replace("REPO", "r.git"));
+        let unknown = forge.ask("nobody", &words.replace("REPO", "no.git"));
+        assert_eq!(unauthorised, unknown, "{words}");
+        assert_eq!(
+            (
+                unknown.exit,
+                unknown.stdout.as_str(),
+                unknown.stderr.as_str()
+            ),
+            (1, "", "error: repository not found\n"),
+            "{words} {oid}"
+        );
+    }
+}
+
+#[test]
+fn a_reader_learns_what_is_missing() {
+    let forge = Forge::new();
+    let said = forge.ask("guest", "acquire r.git 1");
+    assert_eq!(said.exit, 1);
+    assert_eq!(
+        said.stderr,
+        "error: guest may see the claims in r.git, but not take any; ask its admin for write access\n"
+    );
+}
+
+#[test]
+fn a_bad_request_stores_nothing() {
+    let forge = Forge::new();
+    for words in [
+        "acquire r.git 1 --ttl 2592001",
+        "acquire r.git 1 --ttl 0",
+        "acquire r.git ..",
+        "acquire r.git 1 --note %1b",
+        "rename r.git x.git",
+        "backup /tmp/x",
+        "steal r.git 1",
+    ] {
+        let said = forge.ask("ann", words);
+        assert_eq!((said.exit, said.stdout.as_str()), (1, ""), "{words}");
+        assert!(said.stderr.starts_with("error: "), "{words}: {said:?}");
+        assert_eq!(said.stderr.lines().count(), 1, "{words}: {said:?}");
+    }
+    assert_eq!(forge.ask("ann", "list r.git").json()["leases"], json!([]));
+    assert_eq!(forge.ask("ann", "log r.git").json()["tenures"], json!([]));
+}
+
+#[test]
+fn lists_are_in_order_even_within_one_second_and_page() {
+    let forge = Forge::new();
+    for issue in ["9", "3", "7", "1"] {
+        forge.ask("ann", &format!("acquire r.git {issue} --session s1"));
+    }
+    forge.ask("bob", "acquire r.git 5 --session b");
+    let issues = |words: &str| -> Vec<String> {
+        let json = forge.ask("ann", words).json();
+        json["leases"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|lease| lease["issue"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(issues("list r.git"), ["9", "3", "7", "1", "5"]);
+    assert_eq!(issues("list r.git --limit 2"), ["9", "3"]);
+    assert_eq!(issues("list r.git --limit 2 --after 3"), ["7", "1"]);
+    assert_eq!(issues("list r.git --mine"), ["9", "3", "7", "1"]);
+    assert_eq!(issues("list r.git --holder bob"), ["5"]);
+    assert_eq!(issues("list other.git"), Vec::<String>::new());
+    forge.ask("ann", "release r.git 3 --session s1");
+    assert_eq!(issues("list r.git --ended"), ["3"]);
+    assert_eq!(issues("list r.git --after 3"), ["7", "1", "5"]);
+    let page = forge.ask("ann", "list r.git --limit 2").json();
+    assert_eq!(page["more"], true);
+}
+
+#[test]
+fn sessions_are_shown_in_full_to_their_own_principal_alone() {
+    let forge = Forge::new();
+    forge.ask("ann", "acquire r.git 1 --session 0123456789abcdef");
+    let shown = |user: &str| forge.ask(user, "list r.git").json()["leases"][0]["session"].clone();
+    assert_eq!(shown("ann"), "0123456789abcdef");
+    assert_eq!(shown("bob"), "01234567");
+}
+
+#[test]
+fn show_names_what_a_complete_record_would_have() {
+    let forge = Forge::new();
+    forge.ask("ann", "acquire r.git 1");
+    let json = forge.ask("bob", "show r.git 1").json();
+    assert_eq!(json["state"], "live");
+    assert_eq!(json["token"], 1);
+    let missing = json["missing"].as_array().unwrap();
+    assert!(
+        missing.contains(&json!("work_lease.task_session_id")),
+        "{json}"
+    );
+    assert!(missing.contains(&json!("branch_name")), "{json}");
+    assert_eq!(forge.ask("bob", "show r.git 2").json()["state"], "free");
+}
+
+#[test]
+fn a_branch_is_bound_once() {
+    let forge = Forge::new();
+    let bind = |issue: &str, branch: &str| {
+        forge.ask(
+            "ann",
+            &format!(
+                "acquire r.git {issue} --session s --branch {branch} --worktree /w --machine m"
+            ),
+        )
+    };
+    let said = bind("1", "claim/1");
+    assert_eq!(said.exit, 0, "{said:?}");
+    assert_eq!(said.json()["ttl"], 7_200);
+    let said = bind("2", "claim/1");
+    assert_eq!(
+        (
+            said.exit,
+            said.stderr.contains("bound by the live claim on issue 1")
+        ),
+        (1, true),
+        "{said:?}"
+    );
+    let said = bind("1", "claim/x");
+    assert_eq!(
+        (said.exit, said.stderr.contains("bound to branch 'claim/1'")),
+        (1, true),
+        "{said:?}"
+    );
+    forge.step_ms(7_200_000);
+    assert_eq!(bind("2", "claim/1").exit, 0);
+}
+
+#[test]
+fn claims_are_carried_to_a_new_name() {
+    let forge = Forge::new();
+    forge.ask("ann", "acquire r.git 1 --session s");
+    let said = forge.ask_as_host("rename r.git other.git");
+    assert_eq!(said.json(), json!({ "status": "done", "rows": 1 }));
+    assert_eq!(forge.ask("ann", "show other.git 1").json()["token"], 1);
+    assert_eq!(forge.ask("ann", "show r.git 1").json()["token"], 0);
+    forge.ask("ann", "acquire r.git 1 --session s");
+    let said = forge.ask_as_host("rename r.git other.git");
+    assert_eq!(
+        (said.exit, said.stderr.as_str()),
+        (1, "error: repository other.git has claims already\n")
+    );
+}
+
+#[test]
+fn a_backup_is_a_ledger_of_its_own() {
+    let forge = Forge::new();
+    forge.ask("ann", "acquire r.git 1 --session s");
+    let file = forge.dir.path().join("backup.db");
+    let said = forge.ask_as_host(&format!("backup {}", file.display()));
+    assert_eq!(said.json(), json!({ "status": "done", "rows": 1 }));
+    let again = forge.ask_as_host(&format!("backup {}", file.display()));
+    assert_eq!(again.exit, 6, "{again:?}");
+    let copy = Forge::over(
+        assert_fs::TempDir::new().unwrap(),
+        file,
+        vec![("r.git".to_owned(), None)],
+    );
+    assert_eq!(copy.ask("ann", "show r.git 1").json()["holder"], "ann");
+}
+
+#[test]
+fn whoami_says_what_holds_here() {
+    let forge = Forge::new();
+    let said = forge.ask("guest", "whoami r.git");
+    assert_eq!(
+        of(
+            &said,
+            &["name", "key", "access", "protocol", "tracker", "max_ttl"]
+        ),
+        json!({ "name": "guest", "key": "SHA256:guest", "access": "read", "protocol": 1,
+                "tracker": "none", "max_ttl": 2_592_000 })
+    );
+    assert_eq!(forge.ask("root", "whoami r.git").json()["access"], "admin");
+    assert_eq!(forge.ask("nobody", "whoami").json()["access"], json!(null));
+}
