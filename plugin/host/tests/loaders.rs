@@ -1,7 +1,8 @@
 //! The programs themselves, with the real plugin and git but without an sshd:
 //! the tests stand where sshd would, and set what it would set.
 
-#![allow(clippy::unwrap_used)] // test code, helpers too
+// Says to clippy that unwrap and panic are a test's way to fail.
+#![cfg(test)]
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
