@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use git_claim_api::duration::parse_ttl;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::{Invalid, IssueId, Session, Ttl};
@@ -45,14 +45,14 @@ pub struct Global {
     ///
     /// Without it: claim.remote, the current branch's remote, the only remote,
     /// or `origin`, the first of these that there is.
-    #[arg(short, long, value_name = "NAME", global = true)]
+    #[arg(short, long, value_name = "NAME", value_hint = ValueHint::Other, global = true)]
     pub remote: Option<String>,
 
     /// The session to act as, instead of this worktree's own
     ///
     /// A session is one working context: two sessions of one person are two
     /// holders. GIT_CLAIM_SESSION sets it for many calls.
-    #[arg(long, value_name = "SESSION", global = true)]
+    #[arg(long, value_name = "SESSION", value_hint = ValueHint::Other, global = true)]
     pub session: Option<Session>,
 
     /// Print the server's reply as one line of JSON; errors are JSON too
@@ -88,6 +88,7 @@ pub fn ttl(text: &str) -> Result<Ttl, Invalid> {
 #[command(
     name = "git-claim",
     bin_name = "git claim",
+    override_usage = "git claim [OPTIONS] <ID>\n       git claim [OPTIONS] --next\n       git claim [OPTIONS] <SUBCOMMAND>",
     version,
     propagate_version = true,
     disable_help_subcommand = true,
@@ -120,7 +121,12 @@ enum ClaimSubcommand {
 /// Shows the claims that live now, the oldest first. A `*` marks this
 /// worktree's own, a `+` those that you have elsewhere.
 #[derive(Debug, Parser)]
-#[command(name = "git-claims", bin_name = "git claims", version)]
+#[command(
+    name = "git-claims",
+    bin_name = "git claims",
+    override_usage = "git claims [OPTIONS]",
+    version
+)]
 struct ClaimsLine {
     #[command(flatten)]
     claims: claims::Args,
@@ -133,7 +139,12 @@ struct ClaimsLine {
 /// Releases your claim, so that others can take the issue. Repeating it does no
 /// harm: what nobody holds stays free.
 #[derive(Debug, Parser)]
-#[command(name = "git-unclaim", bin_name = "git unclaim", version)]
+#[command(
+    name = "git-unclaim",
+    bin_name = "git unclaim",
+    override_usage = "git unclaim [OPTIONS] [ID]",
+    version
+)]
 struct UnclaimLine {
     #[command(flatten)]
     unclaim: unclaim::Args,

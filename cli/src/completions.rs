@@ -51,7 +51,9 @@ fn for_git(program: Program, shell: Shell) -> String {
     let name = program.name();
     match shell {
         Shell::Bash => BASH
-            .replace("@function@", &name.replace('-', "_"))
+            .replace("@for git@", &format!("_{}", name.replace('-', "_")))
+            // How clap names its function.
+            .replace("@by clap@", &format!("_{}", name.replace('-', "__")))
             .replace("@name@", name),
         // git's completion for zsh looks for the function `_git-claim`, which
         // is what this file defines.
@@ -71,9 +73,9 @@ fn for_git(program: Program, shell: Shell) -> String {
 /// git's completion calls `_git_claim` for `git claim …`, with the words in
 /// `words` and `cword` and the subcommand's place in `__git_cmd_idx`.
 const BASH: &str = r#"
-_@function@() {
+@for git@() {
     local COMP_WORDS=("@name@" "${words[@]:__git_cmd_idx+1}")
     local COMP_CWORD=$((cword - __git_cmd_idx))
-    "_@name@" "@name@" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+    @by clap@ "@name@" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
 }
 "#;

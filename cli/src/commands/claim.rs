@@ -1,5 +1,6 @@
 //! `git claim <id>`: take an issue, or extend one's own claim.
 
+use clap::ValueHint;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Text, Token, Ttl};
 use git_claim_api::reply::Status;
@@ -24,11 +25,11 @@ pub struct Args {
     /// How long the claim lives unless it is renewed: `300`, `90s`, `1h30m`, `2d`
     ///
     /// Without it the claim lasts until it is released: an assignment.
-    #[arg(short, long, value_name = "DURATION", value_parser = ttl)]
+    #[arg(short, long, value_name = "DURATION", value_hint = ValueHint::Other, value_parser = ttl)]
     pub ttl: Option<Ttl>,
 
     /// A line for others to read
-    #[arg(short = 'm', long, value_name = "TEXT")]
+    #[arg(short = 'm', long, value_name = "TEXT", value_hint = ValueHint::Other)]
     pub note: Option<Text>,
 
     /// Take the claim from whoever holds it, for a reason that they are told
@@ -39,11 +40,11 @@ pub struct Args {
     pub take_over: bool,
 
     /// Why; goes to the history, and to the one who loses the claim
-    #[arg(long, value_name = "TEXT", requires = "take_over")]
+    #[arg(long, value_name = "TEXT", value_hint = ValueHint::Other, requires = "take_over")]
     pub reason: Option<Text>,
 
     /// The token of the very tenure that is meant
-    #[arg(long, value_name = "N", requires = "take_over")]
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other, requires = "take_over")]
     pub expected_token: Option<Token>,
 }
 

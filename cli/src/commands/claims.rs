@@ -1,5 +1,6 @@
 //! `git claims`: who works on what.
 
+use clap::ValueHint;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::Text;
 use git_claim_api::reply::ListReply;
@@ -16,7 +17,7 @@ pub struct Args {
     pub mine: bool,
 
     /// Only those of this user
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_hint = ValueHint::Other)]
     pub holder: Option<Text>,
 
     /// Those that have ended too, with how they did

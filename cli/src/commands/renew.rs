@@ -1,5 +1,6 @@
 //! `git claim renew`: the heartbeat of one's own claim.
 
+use clap::ValueHint;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Ttl};
 use git_claim_api::reply::Status;
@@ -21,7 +22,7 @@ pub struct Args {
     pub id: Option<IssueId>,
 
     /// How long the claim lives from now on; without it, as long as before
-    #[arg(short, long, value_name = "DURATION", value_parser = ttl)]
+    #[arg(short, long, value_name = "DURATION", value_hint = ValueHint::Other, value_parser = ttl)]
     pub ttl: Option<Ttl>,
 }
 

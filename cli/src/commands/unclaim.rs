@@ -1,5 +1,6 @@
 //! `git unclaim`: give an issue back.
 
+use clap::ValueHint;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Text, Token};
 use git_claim_api::reply::Status;
@@ -25,11 +26,11 @@ pub struct Args {
     pub force: bool,
 
     /// Why; goes to the history, and to the one who loses the claim
-    #[arg(long, value_name = "TEXT", requires = "force")]
+    #[arg(long, value_name = "TEXT", value_hint = ValueHint::Other, requires = "force")]
     pub reason: Option<Text>,
 
     /// The token of the very tenure that is meant
-    #[arg(long, value_name = "N", requires = "force")]
+    #[arg(long, value_name = "N", value_hint = ValueHint::Other, requires = "force")]
     pub expected_token: Option<Token>,
 }
 

@@ -232,34 +232,21 @@ pub fn whoami(reply: &WhoamiReply, session: Option<&Session>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use git_claim_api::reply::Claim;
-
     use super::*;
 
-    const NOW: &str = "2026-09-05T12:00:00Z";
-
     fn reply(status: Status) -> ClaimReply {
-        ClaimReply {
-            status,
-            repo: "r.git".into(),
-            issue: "a1b2c3d4a1b2c3d4a1b2c3d4a1b2c3d4".into(),
-            claim: Claim {
-                holder: Some("bob".into()),
-                token: 3,
-                title: Some("Crash".into()),
-                acquired_at: Some("2026-09-05T11:59:00Z".into()),
-                heartbeat_at: Some("2026-09-05T11:59:40Z".into()),
-                ..Claim::default()
-            },
-            now: NOW.into(),
-            reason: None,
-            by: None,
-            why: None,
-            tenure: None,
-            was_held: None,
-            state: None,
-            missing: None,
-        }
+        let reply = serde_json::json!({
+            "status": status,
+            "repo": "r.git",
+            "issue": "a1b2c3d4a1b2c3d4a1b2c3d4a1b2c3d4",
+            "holder": "bob",
+            "token": 3,
+            "title": "Crash",
+            "acquired_at": "2026-09-05T11:59:00Z",
+            "heartbeat_at": "2026-09-05T11:59:40Z",
+            "now": "2026-09-05T12:00:00Z",
+        });
+        serde_json::from_value(reply).unwrap()
     }
 
     fn held(reason: Reason, holder: Option<&str>) -> ClaimReply {
