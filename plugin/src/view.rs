@@ -4,6 +4,7 @@ use git_claim_api::ids::IssueId;
 use git_claim_api::reply::{self, Ending, PastTenure, State, Status};
 use git_claim_api::time::rfc3339;
 
+use crate::claim::record::{self, Place};
 use crate::claim::{Caller, Claim, Conflict, Ended, Now, Tenure};
 
 /// How much of another principal's session is shown.
@@ -13,8 +14,10 @@ const SESSION_SHOWN: usize = 8;
 #[derive(Debug, Clone, Copy)]
 pub struct Viewer<'a> {
     pub caller: &'a Caller,
-    /// Whether worktrees and machines may be shown.
+    /// Whether worktrees, machines and records may be shown.
     pub may_write: bool,
+    /// The ledger's id, where records are to be shown.
+    pub ledger_id: Option<&'a str>,
     pub now: Now,
 }
 
@@ -85,18 +88,25 @@ impl Viewer<'_> {
         claim: &Claim,
     ) -> reply::ClaimReply {
         reply::ClaimReply {
-            status,
-            repo: repo.to_owned(),
-            issue: issue.to_string(),
-            claim: self.live(claim),
-            now: self.time(),
-            reason: None,
-            by: None,
-            why: None,
-            tenure: None,
-            was_held: None,
-            state: None,
-            missing: None,
+            lock: claim
+                .live(self.now)
+                .and_then(|_| self.lock(repo, issue, claim)),
+            ..reply::ClaimReply::new(status, repo, issue.as_str(), self.live(claim), self.time())
+        }
+    }
+
+    /// The record of a bound claim, as far as it may be shown.
+    pub fn lock(&self, repo: &str, issue: &IssueId, claim: &Claim) -> Option<serde_json::Value> {
+        let ledger_id = self.ledger_id?;
+        let place = Place {
+            ledger_id,
+            repo,
+            issue,
+        };
+        if self.may_write && claim.is_bound() {
+            record::build(place, claim)
+        } else {
+            None
         }
     }
 

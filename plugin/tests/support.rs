@@ -84,17 +84,20 @@ impl Forge {
     /// Runs `collab-lease <words>` for `user`. `root` is an admin, `guest` may
     /// read, `nobody` may nothing, everybody else may write.
     pub fn ask(&self, user: &str, words: &str) -> Said {
-        self.exec(user, &format!("collab-lease {words}"), false)
+        self.ask_with_key(user, &format!("SHA256:{user}"), words)
+    }
+
+    pub fn ask_with_key(&self, user: &str, key: &str, words: &str) -> Said {
+        self.exec(user, key, &format!("collab-lease {words}"), false)
     }
 
     pub fn ask_as_host(&self, words: &str) -> Said {
-        self.exec("host", &format!("collab-lease {words}"), true)
+        self.exec("host", "", &format!("collab-lease {words}"), true)
     }
 
-    fn exec(&self, user: &str, command: &str, is_host: bool) -> Said {
+    fn exec(&self, user: &str, key: &str, command: &str, is_host: bool) -> Said {
         *self.host.user.borrow_mut() = user.to_owned();
         *self.host.out.borrow_mut() = Default::default();
-        let key = format!("SHA256:{user}");
         let exit = Server {
             ledger: &self.ledger,
             settings: &self.settings,
@@ -104,7 +107,7 @@ impl Forge {
             command.as_bytes(),
             Asker {
                 name: user,
-                key: Some(&key),
+                key: Some(key),
                 is_host,
             },
             Instant::now() + Duration::from_secs(10),

@@ -387,3 +387,118 @@ fn whoami_says_what_holds_here() {
     assert_eq!(forge.ask("root", "whoami r.git").json()["access"], "admin");
     assert_eq!(forge.ask("nobody", "whoami").json()["access"], json!(null));
 }
+
+/// Binds issue 1 to `claim/1` for ann.
+const START: &str = "acquire r.git 1 --session s1 --ttl 60 --remote up --branch claim/1 \
+                     --worktree /w --machine m";
+
+fn recover(session: &str, machine: &str) -> String {
+    format!(
+        "recover r.git 1 --session {session} --branch claim/1 --worktree /w2 --machine {machine} --head {}",
+        "a".repeat(40)
+    )
+}
+
+#[test]
+fn a_bound_claim_carries_a_canonical_record() {
+    let forge = Forge::new();
+    let started = forge.ask("ann", START).json();
+    let git_claim_api::lock::Reading::Canonical(lock) = git_claim_api::lock::read(&started["lock"])
+    else {
+        panic!("{started}");
+    };
+    assert_eq!(lock.remote, "up");
+    assert_eq!(lock.lock_generation, 1);
+    assert_eq!(lock.lock_provenance.source, "start");
+    let renewed = forge
+        .ask("ann", "renew r.git 1 --ttl 60 --session s1")
+        .json();
+    assert_eq!(renewed["lock"]["lock_generation"], 2);
+    assert_eq!(renewed["lock"]["work_lease"]["heartbeat_count"], 1);
+    assert_eq!(
+        renewed["lock"]["lock_provenance"],
+        started["lock"]["lock_provenance"]
+    );
+    // Where somebody works is shown to those who may write alone.
+    let shown = |user| forge.ask(user, "show r.git 1").json();
+    assert_eq!(shown("bob")["worktree"], "/w");
+    assert_eq!(shown("bob")["missing"], json!([]));
+    assert_eq!(shown("guest").get("worktree"), None);
+    assert_eq!(shown("guest").get("lock"), None);
+    assert_eq!(
+        forge
+            .ask("ann", "release r.git 1 --session s1")
+            .json()
+            .get("lock"),
+        None
+    );
+}
+
+#[test]
+fn a_bound_claim_is_its_keys() {
+    let forge = Forge::new();
+    forge.ask("ann", START);
+    for words in [
+        START,
+        "renew r.git 1 --ttl 5 --session s1",
+        "release r.git 1 --session s1",
+        "verify r.git 1 --token 1 --session s1",
+    ] {
+        let said = forge.ask_with_key("ann", "SHA256:another", words);
+        assert_eq!(
+            of(&said, &["status", "reason"]),
+            json!({ "status": "held", "reason": "other-key" }),
+            "{words}"
+        );
+    }
+    let taken = "acquire r.git 1 --session s2 --take-over --reason new%20key";
+    assert_eq!(forge.ask_with_key("ann", "SHA256:another", taken).exit, 0);
+}
+
+#[test]
+fn recovery_begins_a_tenure_once_and_a_dry_run_none() {
+    let forge = Forge::new();
+    forge.ask("ann", START);
+    forge.step_ms(61_000);
+    let before = forge.ask("ann", "show r.git 1").json();
+    let dry = forge.ask("ann", &format!("{} --dry-run", recover("s2", "m")));
+    assert_eq!(
+        of(&dry, &["status", "recovery", "token"]),
+        json!({ "status": "recovered", "recovery": "taken-again", "token": 2 })
+    );
+    assert_eq!(forge.ask("ann", "show r.git 1").json(), before);
+    let done = forge.ask("ann", &recover("s2", "m"));
+    assert_eq!(
+        of(&done, &["recovery", "token", "generation"]),
+        json!({ "recovery": "taken-again", "token": 2, "generation": 2 })
+    );
+    assert_eq!(
+        done.json()["lock"]["bootstrap_lock_recovery"]["earlier_session"],
+        "s1"
+    );
+    // The second of two that recover at once.
+    let late = forge.ask("ann", &recover("s3", "other"));
+    assert_eq!(
+        (late.exit, late.json()["refusal_code"].clone()),
+        (1, json!("already_canonical"))
+    );
+    let log = forge.ask("ann", "log r.git 1").json();
+    assert_eq!(log["tenures"][1]["how"], "expired");
+}
+
+#[test]
+fn a_refused_recovery_names_its_code_and_the_next_command() {
+    let forge = Forge::new();
+    let said = forge.ask("ann", &recover("s1", "m"));
+    assert_eq!(
+        (said.exit, said.json()["refusal_code"].clone()),
+        (1, json!("no_durable_lock"))
+    );
+    assert_eq!(said.json()["exact_next_action"], "git claim start 1");
+    forge.ask("ann", START);
+    let said = forge.ask("bob", &recover("s1", "m"));
+    assert_eq!(
+        (said.exit, said.json()["refusal_code"].clone()),
+        (4, json!("healthy_foreign_lock"))
+    );
+}

@@ -10,6 +10,7 @@ pub mod access;
 pub mod duration;
 pub mod exit;
 pub mod ids;
+pub mod lock;
 pub mod reply;
 pub mod settings;
 pub mod text;

@@ -17,6 +17,10 @@ pub enum Status {
     Valid,
     /// `show`: see [`ClaimReply::state`].
     Shown,
+    /// `recover`: see [`ClaimReply::recovery`].
+    Recovered,
+    /// `recover`: see [`ClaimReply::refusal_code`].
+    Refused,
     /// `next`: nothing left to take, exit 3.
     None,
 }
@@ -42,6 +46,67 @@ pub enum Reason {
 pub enum Tenure {
     New,
     Own,
+}
+
+/// What `recover` did, or with `--dry-run` would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecoveryAction {
+    /// The server's record is sound and this session's: the worktree's copy is
+    /// to be written anew from it.
+    CopyAgain,
+    /// The server's record was incomplete, and is complete now.
+    Upgraded,
+    /// A claim that had run out was taken again.
+    TakenAgain,
+    /// A claim whose worktree is gone was moved to this one.
+    Moved,
+}
+
+/// Why `recover` does nothing; the first that applies, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalCode {
+    IdentityUnresolved,
+    NoDurableLock,
+    ForeignClaimant,
+    HealthyForeignLock,
+    AlreadyCanonical,
+    BindingMismatch,
+    WorktreeInvalid,
+    HeadMismatch,
+}
+
+impl RefusalCode {
+    /// Every code, in the order in which they apply.
+    pub const ALL: [RefusalCode; 8] = [
+        RefusalCode::IdentityUnresolved,
+        RefusalCode::NoDurableLock,
+        RefusalCode::ForeignClaimant,
+        RefusalCode::HealthyForeignLock,
+        RefusalCode::AlreadyCanonical,
+        RefusalCode::BindingMismatch,
+        RefusalCode::WorktreeInvalid,
+        RefusalCode::HeadMismatch,
+    ];
+
+    /// What it means, as a sentence goes on after "refused: ".
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            RefusalCode::IdentityUnresolved => "the server could not tell who is asking",
+            RefusalCode::NoDurableLock => "there is no record to recover, here or on the server",
+            RefusalCode::ForeignClaimant => "the record names another claimant",
+            RefusalCode::HealthyForeignLock => {
+                "somebody else holds a live, complete claim; recovery is no take-over"
+            }
+            RefusalCode::AlreadyCanonical => "nothing is wrong with the claim",
+            RefusalCode::BindingMismatch => "the record is of another repository, issue or branch",
+            RefusalCode::WorktreeInvalid => {
+                "the worktree is missing, unregistered or on another branch"
+            }
+            RefusalCode::HeadMismatch => "the branch is not at the expected head",
+        }
+    }
 }
 
 /// How a claim stands now.
@@ -169,6 +234,43 @@ pub struct ClaimReply {
     /// `show`: the paths of the fields that a complete record would have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<Vec<String>>,
+    /// The canonical record of a bound claim, or what there is of one, to those
+    /// who may write; read it with [`crate::lock::read`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock: Option<serde_json::Value>,
+    /// `recover`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<RecoveryAction>,
+    /// `recover`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal_code: Option<RefusalCode>,
+    /// `recover`, where it was refused: a command that works from here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact_next_action: Option<String>,
+}
+
+impl ClaimReply {
+    /// A reply with nothing but what each of them carries.
+    pub fn new(status: Status, repo: &str, issue: &str, claim: Claim, now: String) -> ClaimReply {
+        ClaimReply {
+            status,
+            repo: repo.to_owned(),
+            issue: issue.to_owned(),
+            claim,
+            now,
+            reason: None,
+            by: None,
+            why: None,
+            tenure: None,
+            was_held: None,
+            state: None,
+            missing: None,
+            lock: None,
+            recovery: None,
+            refusal_code: None,
+            exact_next_action: None,
+        }
+    }
 }
 
 /// One entry of `list`.
@@ -284,19 +386,10 @@ mod tests {
 
     #[test]
     fn a_conflict_has_the_keys_of_the_protocol() {
+        let now = "2026-09-05T12:00:00Z".to_owned();
         let reply = ClaimReply {
-            status: Status::Held,
-            repo: "r.git".into(),
-            issue: "a1b2".into(),
-            claim: Claim::default(),
-            now: "2026-09-05T12:00:00Z".into(),
             reason: Some(Reason::WrongExpectedToken),
-            by: None,
-            why: None,
-            tenure: None,
-            was_held: None,
-            state: None,
-            missing: None,
+            ..ClaimReply::new(Status::Held, "r.git", "a1b2", Claim::default(), now)
         };
         let json = serde_json::to_value(&reply).unwrap();
         assert_eq!(json["status"], "held");

@@ -54,6 +54,8 @@ pub struct Eviction {
 /// Where a bound claim's work happens, as the client tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
+    /// The client's name for the remote; `origin` if it does not say.
+    pub remote: Option<Text>,
     pub branch: Branch,
     pub worktree: Text,
     pub machine: Text,
@@ -196,10 +198,11 @@ pub const HOST_SUBVERBS: [&str; 2] = ["rename", "backup"];
 /// One option: its name and whether a value follows.
 type Opt = (&'static str, bool);
 
-const TAKE: [Opt; 11] = [
+const TAKE: [Opt; 12] = [
     ("--ttl", true),
     ("--session", true),
     ("--note", true),
+    ("--remote", true),
     ("--branch", true),
     ("--worktree", true),
     ("--machine", true),
@@ -287,6 +290,7 @@ const SHAPES: [Shape; 13] = [
         required: 2,
         options: &[
             ("--session", true),
+            ("--remote", true),
             ("--branch", true),
             ("--worktree", true),
             ("--machine", true),
@@ -443,13 +447,18 @@ impl Sorted {
 
     /// `--branch`, `--worktree` and `--machine`, which only make sense together.
     fn binding(&mut self) -> Result<Option<Binding>, BadCommand> {
+        let remote = self.free("--remote")?;
         match (
             self.free("--branch")?,
             self.free("--worktree")?,
             self.free("--machine")?,
         ) {
+            (None, None, None) if remote.is_some() => {
+                Err(BadCommand::Without("--remote", "--branch"))
+            }
             (None, None, None) => Ok(None),
             (Some(branch), Some(worktree), Some(machine)) => Ok(Some(Binding {
+                remote,
                 branch,
                 worktree,
                 machine,
@@ -784,6 +793,7 @@ impl Line {
     }
 
     fn binding(&mut self, binding: &Binding) {
+        self.free("--remote", binding.remote.as_ref());
         self.free("--branch", Some(&binding.branch));
         self.free("--worktree", Some(&binding.worktree));
         self.free("--machine", Some(&binding.machine));
@@ -819,6 +829,7 @@ mod tests {
 collab-lease acquire acme/app.git 42
 collab-lease acquire acme/app.git 42 --ttl 7200 --session s1 --note fix%20it --request r-1 --if-token 0
 collab-lease acquire acme/app.git 42 --session s --branch claim/42 --worktree /w%20x --machine box
+collab-lease acquire acme/app.git 42 --session s --remote up --branch claim/42 --worktree /w --machine box
 collab-lease acquire acme/app.git 42 --take-over --reason he%20left --expected-token 3
 collab-lease next acme/app.git --ttl 60 --session s --request r
 collab-lease renew acme/app.git 42 --ttl 300 --session s --token 7

@@ -76,9 +76,10 @@ fn extend(claim: &Claim, tenure: &Tenure, ask: &Acquire<'_>, now: Now) -> Decisi
                 branch: bound.branch.clone(),
             });
         }
-        // The branch is the same, so where it began stays.
+        // The branch is the same: where it began, and who made the record, stay.
         (Some(bound), Some(wanted)) => Some(Bound {
             base: bound.base.clone(),
+            minted: bound.minted.clone(),
             ..wanted.clone()
         }),
         (bound, wanted) => bound.clone().or_else(|| wanted.clone()),
@@ -134,6 +135,7 @@ fn begin(
         lease_id: Some(ask.lease_id.to_owned()),
         request: ask.take.request.clone(),
         binding: ask.binding.clone(),
+        recovery: None,
     };
     Decision::Change {
         claim: Claim {

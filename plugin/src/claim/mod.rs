@@ -4,16 +4,20 @@
 
 mod acquire;
 mod conflict;
+pub mod record;
+mod recover;
 mod release;
 mod renew;
 mod verify;
 
 use git_claim_api::access::Access;
 use git_claim_api::ids::{Branch, Oid, RequestId, Session, Ttl};
+use git_claim_api::lock::Recovery;
 use git_claim_api::reply::End;
 
 pub use acquire::{Acquire, acquire};
 pub use conflict::{Conflict, Refusal};
+pub use recover::{Recover, RecoveryRefusal, recover};
 pub use release::{Release, release};
 pub use renew::{Renew, renew};
 pub use verify::{Verify, verify};
@@ -85,11 +89,15 @@ pub struct Tenure {
     pub lease_id: Option<String>,
     pub request: Option<RequestId>,
     pub binding: Option<Bound>,
+    /// In a tenure that recovery began: what the record was before.
+    pub recovery: Option<Recovery>,
 }
 
 /// The branch and worktree that a claim is bound to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bound {
+    /// The client's name for the remote.
+    pub remote: String,
     pub branch: Branch,
     /// The client's path, for people to read.
     pub worktree: String,
@@ -97,6 +105,18 @@ pub struct Bound {
     pub machine: String,
     /// Where the branch stood when the claim was bound, if it was there.
     pub base: Option<Oid>,
+    pub minted: Minted,
+}
+
+/// Who made a record, and when; never the caller's to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Minted {
+    /// `start` or `recover`.
+    pub source: String,
+    /// The server's program and version.
+    pub by: String,
+    /// Seconds since the Unix epoch.
+    pub at: i64,
 }
 
 /// A tenure that is over, as the history keeps it.
@@ -153,6 +173,12 @@ impl Tenure {
         self.holder == caller.name && (self.session.is_none() || self.session == caller.session)
     }
 
+    /// Whether the caller is who the record names, by all that it says.
+    fn is_of_principal(&self, caller: &Caller) -> bool {
+        let same_profile = self.profile.is_none() || self.profile == caller.profile;
+        self.holder == caller.name && same_profile
+    }
+
     /// Whether the claim is bound, and to another key than the caller's.
     fn has_other_key(&self, caller: &Caller) -> bool {
         self.binding.is_some() && self.profile != caller.profile
@@ -176,6 +202,14 @@ impl Claim {
     /// The tenure that holds the claim at `now`.
     pub fn live(&self, now: Now) -> Option<&Tenure> {
         self.tenure.as_ref().filter(|tenure| tenure.is_live(now))
+    }
+
+    /// Whether the tenure that the row names, be it live or not, is bound to a
+    /// branch.
+    pub fn is_bound(&self) -> bool {
+        self.tenure
+            .as_ref()
+            .is_some_and(|tenure| tenure.binding.is_some())
     }
 
     /// The same claim after one more write, held by `tenure`.
@@ -231,18 +265,31 @@ pub(crate) mod testing {
                 lease_id: Some("l1".to_owned()),
                 request: None,
                 binding: None,
+                recovery: None,
             }),
         }
     }
 
     pub fn bound(mut claim: Claim) -> Claim {
-        claim.tenure.as_mut().unwrap().binding = Some(Bound {
-            branch: "claim/42".parse().unwrap(),
-            worktree: "/w".to_owned(),
-            machine: "m".to_owned(),
-            base: None,
-        });
+        let tenure = claim.tenure.as_mut().unwrap();
+        tenure.binding = Some(bound_to("claim/42", "/w", "m"));
+        tenure.heartbeat_at = Some(1_000);
         claim
+    }
+
+    pub fn bound_to(branch: &str, worktree: &str, machine: &str) -> Bound {
+        Bound {
+            remote: "origin".to_owned(),
+            branch: branch.parse().unwrap(),
+            worktree: worktree.to_owned(),
+            machine: machine.to_owned(),
+            base: None,
+            minted: Minted {
+                source: "start".to_owned(),
+                by: "git-claim test".to_owned(),
+                at: 1_000,
+            },
+        }
     }
 
     pub fn situation(claim: Claim) -> Situation {

@@ -4,18 +4,22 @@
 use std::str::FromStr;
 
 use git_claim_api::ids::{Invalid, IssueId, Ttl};
+use git_claim_api::lock::Recovery;
 use git_claim_api::reply::End;
 use rusqlite::types::FromSql;
 use rusqlite::{Row, ToSql};
 
 use super::LedgerError;
-use crate::claim::{Bound, Claim, Ended, Tenure};
+use crate::claim::{Bound, Claim, Ended, Minted, Tenure};
 
 /// The columns of a tenure in both tables, in the order in which they are read
 /// and written.
 pub const TENURE: &str = "holder, acquired_at, expires_at, session, profile, seq, ttl, \
      heartbeat_at, heartbeat_count, note, title, lease_id, request, \
-     branch, worktree, machine, base";
+     branch, remote, worktree, machine, base, source, minted_by, minted_at, recovery";
+
+/// How many columns [`TENURE`] names.
+pub const TENURE_COLUMNS: usize = 22;
 
 /// What stands before [`TENURE`] in a query of `leases`.
 pub const LEASE: &str = "issue_id, token, generation, written_token";
@@ -99,19 +103,40 @@ impl Cells<'_, '_> {
             lease_id: self.cell()?,
             request: self.parsed()?,
             binding: self.binding()?,
+            recovery: self.recovery()?,
         }))
     }
 
     fn binding(&mut self) -> Result<Option<Bound>, Damage> {
-        let Some(branch) = self.parsed()? else {
-            return Ok(None);
-        };
-        Ok(Some(Bound {
+        let branch = self.parsed()?;
+        let remote: Option<String> = self.cell()?;
+        let worktree: Option<String> = self.cell()?;
+        let machine: Option<String> = self.cell()?;
+        let base = self.parsed()?;
+        let source: Option<String> = self.cell()?;
+        let by: Option<String> = self.cell()?;
+        let at: Option<i64> = self.cell()?;
+        // A record that lacks any of it is incomplete; empty is what the
+        // reader of records takes for missing.
+        Ok(branch.map(|branch| Bound {
+            remote: remote.unwrap_or_default(),
             branch,
-            worktree: self.cell::<Option<String>>()?.unwrap_or_default(),
-            machine: self.cell::<Option<String>>()?.unwrap_or_default(),
-            base: self.parsed()?,
+            worktree: worktree.unwrap_or_default(),
+            machine: machine.unwrap_or_default(),
+            base,
+            minted: Minted {
+                source: source.unwrap_or_default(),
+                by: by.unwrap_or_default(),
+                at: at.unwrap_or_default(),
+            },
         }))
+    }
+
+    fn recovery(&mut self) -> Result<Option<Recovery>, Damage> {
+        let json: Option<String> = self.cell()?;
+        json.map(|json| serde_json::from_str(&json))
+            .transpose()
+            .map_err(|error| Damage(error.to_string()))
     }
 }
 
@@ -144,6 +169,7 @@ pub fn lease(row: &Row<'_>) -> Result<(IssueId, Claim), Damage> {
             lease_id: None,
             request: None,
             binding: None,
+            recovery: None,
         });
     }
     let claim = Claim {
@@ -183,7 +209,7 @@ pub fn ended(row: &Row<'_>) -> Result<(IssueId, Ended), Damage> {
 }
 
 /// A tenure as the values of the columns [`TENURE`].
-pub fn values(tenure: &Tenure) -> [Box<dyn ToSql>; 17] {
+pub fn values(tenure: &Tenure) -> [Box<dyn ToSql>; TENURE_COLUMNS] {
     let bound = tenure.binding.as_ref();
     [
         Box::new(tenure.holder.clone()),
@@ -200,8 +226,18 @@ pub fn values(tenure: &Tenure) -> [Box<dyn ToSql>; 17] {
         Box::new(tenure.lease_id.clone()),
         Box::new(tenure.request.as_ref().map(ToString::to_string)),
         Box::new(bound.map(|bound| bound.branch.to_string())),
+        Box::new(bound.map(|bound| bound.remote.clone())),
         Box::new(bound.map(|bound| bound.worktree.clone())),
         Box::new(bound.map(|bound| bound.machine.clone())),
         Box::new(bound.and_then(|bound| bound.base.as_ref().map(ToString::to_string))),
+        Box::new(bound.map(|bound| bound.minted.source.clone())),
+        Box::new(bound.map(|bound| bound.minted.by.clone())),
+        Box::new(bound.map(|bound| bound.minted.at)),
+        Box::new(
+            tenure
+                .recovery
+                .as_ref()
+                .and_then(|recovery| serde_json::to_string(recovery).ok()),
+        ),
     ]
 }

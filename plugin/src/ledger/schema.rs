@@ -25,7 +25,7 @@ const SHARED_COLUMNS: [&str; 6] = [
 /// The columns behind them. They belong to the tenure with `written_token`: an
 /// older server that begins a tenure raises `token` alone, and what stands here
 /// is then of no account.
-const RECORD_COLUMNS: [(&str, &str); 19] = [
+const RECORD_COLUMNS: [(&str, &str); 21] = [
     ("written_token", "INTEGER"),
     ("generation", "INTEGER"),
     ("session", "TEXT"),
@@ -39,9 +39,11 @@ const RECORD_COLUMNS: [(&str, &str); 19] = [
     ("lease_id", "TEXT"),
     ("request", "TEXT"),
     ("branch", "TEXT"),
+    ("remote", "TEXT"),
     ("worktree", "TEXT"),
     ("machine", "TEXT"),
     ("base", "TEXT"),
+    ("source", "TEXT"),
     ("minted_by", "TEXT"),
     ("minted_at", "INTEGER"),
     ("recovery", "TEXT"),
@@ -83,9 +85,14 @@ const BEHIND_LEASES: &str = "
         lease_id TEXT,
         request TEXT,
         branch TEXT,
+        remote TEXT,
         worktree TEXT,
         machine TEXT,
         base TEXT,
+        source TEXT,
+        minted_by TEXT,
+        minted_at INTEGER,
+        recovery TEXT,
         ended_at INTEGER NOT NULL,
         how TEXT NOT NULL,
         ended_by TEXT,

@@ -16,7 +16,7 @@ use rusqlite::{
 
 use super::file::{self, Found};
 use super::queue::Queue;
-use super::rows::{self, Damage, ENDED, LEASE, TENURE};
+use super::rows::{self, Damage, ENDED, LEASE, TENURE, TENURE_COLUMNS};
 use super::schema::{self, Schema, ledger_error};
 use super::{Filter, Ledger, LedgerError, Transaction, Verdict, View};
 use crate::claim::{Claim, Ended, Now};
@@ -729,7 +729,7 @@ fn store_statement() -> String {
         "INSERT INTO leases (repo, issue_id, {columns}) VALUES ({})
          ON CONFLICT (repo, issue_id) DO UPDATE SET {assignments}
          WHERE leases.token <= excluded.token",
-        placeholders(5 + 17)
+        placeholders(5 + TENURE_COLUMNS)
     )
 }
 

@@ -2,13 +2,13 @@
 
 use git_claim_api::ids::IssueId;
 use git_claim_api::reply::{ClaimReply, Status};
-use git_claim_api::verb::{Binding, Take};
+use git_claim_api::verb::Take;
 
-use crate::claim::{self, Acquire, Bound, Caller, Decision, Refusal};
+use crate::claim::{self, Acquire, Caller, Decision, Refusal};
 use crate::random;
 use crate::server::{Admitted, Answer, Failure};
 use crate::tracker::Issue;
-use crate::verbs::{caller_who_evicts, decide, look_at, recorded_id, settle, within};
+use crate::verbs::{bound, caller_who_evicts, decide, look_at, recorded_id, settle, within};
 
 pub fn run(admitted: &Admitted<'_>, typed: &IssueId, take: &Take) -> Result<Answer, Failure> {
     // One's own live claim is answered before anything else is looked at, so
@@ -47,7 +47,7 @@ fn take_issue(
         take.take_over.as_ref(),
     )?;
     let binding = match &take.binding {
-        Some(binding) => Some(bound(admitted, binding)?),
+        Some(binding) => Some(bound(admitted, binding, "start")?),
         None => None,
     };
     let lease_id = random::id();
@@ -110,23 +110,4 @@ fn began_here(
         request,
     )?;
     Ok(begun.is_some_and(|(begun, _)| begun == *issue))
-}
-
-/// The branch that a claim is to be bound to, with where it stands.
-fn bound(admitted: &Admitted<'_>, binding: &Binding) -> Result<Bound, Failure> {
-    let mut base = None;
-    if let Some(repository) = admitted.repository() {
-        if repository.is_default_branch(&binding.branch)? {
-            return Err(Failure::Refused(
-                Refusal::DefaultBranch(binding.branch.clone()).to_string(),
-            ));
-        }
-        base = repository.tip(&binding.branch)?;
-    }
-    Ok(Bound {
-        branch: binding.branch.clone(),
-        worktree: binding.worktree.to_string(),
-        machine: binding.machine.to_string(),
-        base,
-    })
 }

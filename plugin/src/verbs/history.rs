@@ -31,6 +31,7 @@ pub fn run(
     let viewer = Viewer {
         caller: &caller,
         may_write: false,
+        ledger_id: None,
         now,
     };
     let mut found = Vec::new();

@@ -5,7 +5,6 @@ use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Session, Text};
 use git_claim_api::reply::{Lease, ListReply};
 
-use crate::claim::Claim;
 use crate::ledger::Filter;
 use crate::server::{Admitted, Answer, Failure};
 use crate::view::Viewer;
@@ -46,6 +45,7 @@ pub fn run(
     let viewer = |may_write| Viewer {
         caller: &caller,
         may_write,
+        ledger_id: None,
         now,
     };
     if wanted.ended {
@@ -69,7 +69,8 @@ pub fn run(
             live = view.live(&admitted.repo, &filter, now)?;
             Ok(())
         })?;
-        let may_write = live.iter().any(is_bound) && admitted.may(Access::Write);
+        let may_write =
+            live.iter().any(|(_, claim)| claim.is_bound()) && admitted.may(Access::Write);
         leases.extend(live.iter().map(|(issue, claim)| Lease {
             issue: issue.to_string(),
             claim: viewer(may_write).live(claim),
@@ -87,13 +88,6 @@ pub fn run(
         more,
     };
     Answer::new(Exit::Done, &reply)
-}
-
-fn is_bound((_, claim): &(IssueId, Claim)) -> bool {
-    claim
-        .tenure
-        .as_ref()
-        .is_some_and(|tenure| tenure.binding.is_some())
 }
 
 /// Marks the claims whose issue has been closed since. A tracker that can't be

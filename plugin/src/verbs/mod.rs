@@ -5,6 +5,7 @@ mod history;
 mod host_only;
 mod list;
 mod next;
+mod recover;
 mod release;
 mod renew;
 mod show;
@@ -15,9 +16,9 @@ use git_claim_api::access::Access;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Session, Ttl};
 use git_claim_api::reply::{ClaimReply, Status};
-use git_claim_api::verb::{Eviction, Request};
+use git_claim_api::verb::{Binding, Eviction, Request};
 
-use crate::claim::{Caller, Claim, Decision, Now, Situation};
+use crate::claim::{Bound, Caller, Claim, Decision, Minted, Now, Refusal, Situation};
 use crate::ledger::{LedgerError, Transaction, Verdict, View};
 use crate::server::{Admitted, Answer, Call, Failure};
 use crate::view::Viewer;
@@ -88,7 +89,24 @@ pub fn run(call: &Call<'_>, request: Request) -> Result<Answer, Failure> {
         Request::Whoami { repo } => whoami::run(call, repo.as_ref()),
         Request::Rename { old, new } => host_only::rename(call, old.as_str(), new.as_str()),
         Request::Backup { file } => host_only::backup(call, file.as_str()),
-        Request::Recover { .. } | Request::Serve { .. } => Err(Failure::Refused(format!(
+        Request::Recover {
+            repo,
+            issue,
+            session,
+            binding,
+            head,
+            dry_run,
+        } => {
+            let admitted = call.admit(&repo, Access::Write)?;
+            let wanted = recover::Wanted {
+                session: &session,
+                binding: &binding,
+                head: &head,
+                dry_run,
+            };
+            recover::run(&admitted, &issue, &wanted)
+        }
+        Request::Serve { .. } => Err(Failure::Refused(format!(
             "this server's version does not know '{}' yet",
             request.subverb()
         ))),
@@ -169,9 +187,11 @@ fn settle<T>(
     status: Status,
     grant: impl FnOnce(T, ClaimReply) -> ClaimReply,
 ) -> Result<Answer, Failure> {
+    let ledger_id = ledger_id_for(admitted, &outcome.claim)?;
     let viewer = Viewer {
         caller,
         may_write: admitted.may(Access::Write),
+        ledger_id: ledger_id.as_deref(),
         now: outcome.now,
     };
     match outcome.decision {
@@ -184,6 +204,16 @@ fn settle<T>(
             let reply = viewer.reply(status, &admitted.repo, issue, &outcome.claim);
             Answer::new(Exit::Done, &grant(value, reply))
         }
+    }
+}
+
+/// The ledger's id, which a bound claim's record names; not asked for where
+/// there is none to show.
+fn ledger_id_for(admitted: &Admitted<'_>, claim: &Claim) -> Result<Option<String>, Failure> {
+    if claim.is_bound() {
+        Ok(Some(admitted.call.ledger().id()?))
+    } else {
+        Ok(None)
     }
 }
 
@@ -253,4 +283,34 @@ fn within(longest: Ttl, ttl: Option<Ttl>) -> Result<(), Failure> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// The remote's name where a client does not say.
+const DEFAULT_REMOTE: &str = "origin";
+
+/// The branch that a claim is to be bound to, with where it stands; minted now,
+/// by `source`.
+fn bound(admitted: &Admitted<'_>, binding: &Binding, source: &str) -> Result<Bound, Failure> {
+    let mut base = None;
+    if let Some(repository) = admitted.repository() {
+        if repository.is_default_branch(&binding.branch)? {
+            return Err(Failure::Refused(
+                Refusal::DefaultBranch(binding.branch.clone()).to_string(),
+            ));
+        }
+        base = repository.tip(&binding.branch)?;
+    }
+    let remote = binding.remote.as_ref().map(ToString::to_string);
+    Ok(Bound {
+        remote: remote.unwrap_or_else(|| DEFAULT_REMOTE.to_owned()),
+        branch: binding.branch.clone(),
+        worktree: binding.worktree.to_string(),
+        machine: binding.machine.to_string(),
+        base,
+        minted: Minted {
+            source: source.to_owned(),
+            by: concat!("git-claim ", env!("CARGO_PKG_VERSION")).to_owned(),
+            at: admitted.call.time().floor(),
+        },
+    })
 }

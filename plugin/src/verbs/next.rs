@@ -77,6 +77,7 @@ pub fn run(admitted: &Admitted<'_>, take: &Take) -> Result<Answer, Failure> {
     let viewer = Viewer {
         caller: &caller,
         may_write: true,
+        ledger_id: None,
         now,
     };
     let reply = ClaimReply {

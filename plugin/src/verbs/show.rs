@@ -5,7 +5,7 @@ use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Session};
 use git_claim_api::reply::{ClaimReply, Status};
 
-use crate::claim::Claim;
+use crate::claim::record::{self, Place};
 use crate::server::{Admitted, Answer, Failure};
 use crate::verbs::{full_id, look_at};
 use crate::view::Viewer;
@@ -18,45 +18,24 @@ pub fn run(
     let issue = full_id(admitted, typed)?;
     let caller = admitted.caller(session);
     let claim = look_at(admitted, &issue)?;
-    let is_bound = claim
-        .tenure
-        .as_ref()
-        .is_some_and(|tenure| tenure.binding.is_some());
+    let ledger_id = admitted.call.ledger().id()?;
     let viewer = Viewer {
         caller: &caller,
-        may_write: is_bound && admitted.may(Access::Write),
+        may_write: claim.is_bound() && admitted.may(Access::Write),
+        ledger_id: Some(&ledger_id),
         now: admitted.call.time(),
+    };
+    let place = Place {
+        ledger_id: &ledger_id,
+        repo: &admitted.repo,
+        issue: &issue,
     };
     let reply = ClaimReply {
         claim: viewer.recorded(&claim),
         state: Some(viewer.state(&claim)),
-        missing: Some(missing(&claim)),
+        missing: Some(record::missing(place, &claim)),
+        lock: viewer.lock(&admitted.repo, &issue, &claim),
         ..viewer.reply(Status::Shown, &admitted.repo, &issue, &claim)
     };
     Answer::new(Exit::Done, &reply)
-}
-
-/// The fields that a complete record would have and this one has not, by their
-/// paths in it.
-fn missing(claim: &Claim) -> Vec<String> {
-    let Some(tenure) = &claim.tenure else {
-        return Vec::new();
-    };
-    let mut missing = Vec::new();
-    let mut need = |path: &str, is_there: bool| {
-        if !is_there {
-            missing.push(path.to_owned());
-        }
-    };
-    need("branch_name", tenure.binding.is_some());
-    need("worktree_path", tenure.binding.is_some());
-    need("work_lease.lease_id", tenure.lease_id.is_some());
-    need("work_lease.claimant.profile", tenure.profile.is_some());
-    need("work_lease.task_session_id", tenure.session.is_some());
-    need("work_lease.expires_at", tenure.expires_at.is_some());
-    need(
-        "work_lease.last_heartbeat_at",
-        tenure.heartbeat_at.is_some(),
-    );
-    missing
 }
