@@ -109,7 +109,7 @@ fn denied_and_unknown_are_one_answer() {
         .lines()
         .filter(|line| line.starts_with("error: "))
         .collect();
-    assert_eq!(answers, ["error: repository not found"; 3], "{said}");
+    assert_eq!(answers, ["error: repository not found"; 2], "{said}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The connection: reused, never trusted blindly, never left behind.
 
+use std::cell::RefCell;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -151,7 +152,12 @@ fn ctrl_c_while_connecting_leaves_nothing() {
     person.knows_host("silent", port, Path::new("/dev/null"));
     let client = person.worktree("ssh://silent/acme/app.git");
     let child = start(&client, &["claim", "ae1c051"]);
-    let connection = silent.accept().unwrap();
+    silent.set_nonblocking(true).unwrap();
+    let connection = RefCell::new(None);
+    eventually("the connection", || {
+        connection.replace(silent.accept().ok());
+        connection.borrow().is_some()
+    });
     interrupt(child);
     drop(connection);
     nothing_is_left(&person);

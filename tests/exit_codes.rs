@@ -9,19 +9,28 @@ use predicates::prelude::*;
 use crate::support::client::{Client, stderr, stdout};
 use crate::support::forge::{Forge, REPO, url};
 
-/// With and without `--json`: the exit code, an error on stderr, nothing that
-/// looks like a reply on stdout.
+/// The exit code, an error on stderr, and nothing that looks like a reply on
+/// stdout; with `--json` the error is JSON, and a conflict the server's reply.
 fn fails(client: &Client, line: &str, exit: i32, said: &str) {
-    let assert = client.run(line).code(exit).stdout("");
-    let text = stderr(&assert);
+    let text = stderr(&client.run(line).code(exit).stdout(""));
     assert!(text.starts_with("error: "), "{line}: {text}");
     assert!(text.contains(said), "{line}: {said:?} is not in {text:?}");
-    let assert = client.run(&format!("{line} --json")).code(exit);
-    let out = stdout(&assert);
-    let reply: serde_json::Value = serde_json::from_str(&out)
-        .unwrap_or_else(|error| panic!("{line} --json gave no JSON ({error}): {out:?}"));
-    if exit != 4 {
-        assert!(reply["error"].is_string(), "{line}: {reply}");
+    // Behind `--` it would be an id.
+    let words: Vec<&str> = line.split(' ').collect();
+    let line = format!("{} --json {}", words[..2].join(" "), words[2..].join(" "));
+    let assert = client.run(&line).code(exit);
+    let (out, err) = (stdout(&assert), stderr(&assert));
+    let text = if exit == 4 { &out } else { &err };
+    let json: serde_json::Value = serde_json::from_str(text)
+        .unwrap_or_else(|error| panic!("{line}: no JSON ({error}): {out:?} {err:?}"));
+    if exit == 4 {
+        assert_eq!(json["status"], "held", "{line}");
+    } else {
+        assert_eq!(out, "", "{line}");
+        assert!(
+            json["error"]["message"].as_str().unwrap().contains(said),
+            "{line}: {json}"
+        );
     }
 }
 
@@ -50,7 +59,7 @@ fn what_the_server_refuses_is_1() {
     let alice = forge.client("alice");
     fails(&alice, "git claim 0123456", 1, "0123456");
     fails(&alice, "git claim ddf3587", 1, "closed");
-    fails(&alice, "git claim ae1c --ttl 31d", 1, "30");
+    fails(&alice, "git claim ae1c --ttl 31d", 1, "2592000");
     fails(
         &forge.client("eve"),
         "git claim ae1c",
@@ -274,7 +283,7 @@ fn a_remote_that_cannot_be_asked_is_an_error_that_says_what_to_do() {
     let forge = Forge::new();
     let alice = forge.client("alice");
     alice.ok("git remote set-url origin https://example.org/acme/app.git");
-    fails(&alice, "git claim ae1c", 1, "https");
+    fails(&alice, "git claim ae1c", 1, "http");
     alice
         .run("git claim ae1c")
         .stderr(predicate::str::contains("claimUrl"));

@@ -16,6 +16,8 @@ mod claim;
 #[cfg(test)]
 mod connection;
 #[cfg(test)]
+mod docs;
+#[cfg(test)]
 mod exit_codes;
 #[cfg(test)]
 mod install;

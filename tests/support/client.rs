@@ -227,11 +227,24 @@ impl Client {
         self.ssh(format!("collab-lease {line}")).assert()
     }
 
-    /// One exec request with the bytes of `command`.
+    /// One exec request with the bytes of `command`, as plain ssh sends it.
     pub fn ssh(&self, command: impl AsRef<OsStr>) -> assert_cmd::Command {
         let mut ssh = self.command("ssh");
+        ssh.arg("-S").arg(self.connection());
         ssh.arg("forge").arg(command);
         ssh
+    }
+
+    /// The socket of a connection for [`Client::ssh`], so that a table of
+    /// requests does not log in for each. It ends with the forge.
+    fn connection(&self) -> PathBuf {
+        let socket = self.person.home.join("plain-ssh");
+        if !socket.exists() {
+            let mut master = self.command("ssh");
+            master.arg("-fNMS").arg(&socket).arg("forge");
+            master.assert().success();
+        }
+        socket
     }
 }
 

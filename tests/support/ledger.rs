@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
+/// The claims, and their history.
+const TABLES: [&str; 2] = ["leases", "tenures"];
+
 /// A ledger's file.
 pub struct Ledger {
     file: PathBuf,
@@ -23,7 +26,7 @@ impl Ledger {
     /// has to wait for a claim to run out.
     pub fn rewind(&self, seconds: i64) {
         let connection = self.connection();
-        for table in ["leases", "tenures"] {
+        for table in TABLES {
             for column in ["acquired_at", "expires_at", "heartbeat_at", "ended_at"] {
                 let sql = format!("UPDATE {table} SET {column} = {column} - ?1");
                 if columns(&connection, table)
@@ -36,21 +39,19 @@ impl Ledger {
         }
     }
 
-    /// Every row of every table, as text to compare; nothing if there is no
-    /// ledger yet.
+    /// Every claim and every past tenure, as text to compare.
     pub fn dump(&self) -> Vec<String> {
         if !self.file.exists() {
             return Vec::new();
         }
         let connection = self.connection();
-        let tables = column_of_text(
-            &connection,
-            "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name",
-        );
         let mut rows = Vec::new();
-        for table in tables {
+        for table in TABLES {
+            if columns(&connection, table).is_empty() {
+                continue;
+            }
             let mut statement = connection
-                .prepare(&format!("SELECT * FROM \"{table}\" ORDER BY 1, 2, 3"))
+                .prepare(&format!("SELECT * FROM \"{table}\""))
                 .unwrap();
             let width = statement.column_count();
             let mut cursor = statement.query([]).unwrap();
@@ -59,6 +60,7 @@ impl Ledger {
                 rows.push(format!("{table}: {values:?}"));
             }
         }
+        rows.sort();
         rows
     }
 
