@@ -87,4 +87,6 @@ complete -c git-claim -n "__fish_git_claim_using_subcommand completions" -s q -l
 complete -c git-claim -n "__fish_git_claim_using_subcommand completions" -s v -l verbose -d 'Tell on stderr who is asked what, and over which connection'
 complete -c git-claim -n "__fish_git_claim_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c git-claim -n "__fish_git_claim_using_subcommand completions" -s V -l version -d 'Print version'
+
 complete -f -c git -n __fish_git_needs_command -a claim -d 'Claim an issue, so that nobody else works on it'
+complete -f -c git -n '__fish_git_using_command claim' -a '(__fish_git_complete_custom_command claim)'

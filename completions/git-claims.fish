@@ -8,4 +8,6 @@ complete -c git-claims -s q -l quiet -d 'Say nothing where all went well'
 complete -c git-claims -s v -l verbose -d 'Tell on stderr who is asked what, and over which connection'
 complete -c git-claims -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c git-claims -s V -l version -d 'Print version'
+
 complete -f -c git -n __fish_git_needs_command -a claims -d 'List who works on what'
+complete -f -c git -n '__fish_git_using_command claims' -a '(__fish_git_complete_custom_command claims)'

@@ -8,4 +8,6 @@ complete -c git-unclaim -s q -l quiet -d 'Say nothing where all went well'
 complete -c git-unclaim -s v -l verbose -d 'Tell on stderr who is asked what, and over which connection'
 complete -c git-unclaim -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c git-unclaim -s V -l version -d 'Print version'
+
 complete -f -c git -n __fish_git_needs_command -a unclaim -d 'Give an issue back'
+complete -f -c git -n '__fish_git_using_command unclaim' -a '(__fish_git_complete_custom_command unclaim)'

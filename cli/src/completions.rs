@@ -42,6 +42,12 @@ pub fn script(program: Program, shell: Shell) -> String {
         Shell::Fish => generate(shells::Fish, &mut definition, name, &mut out),
     }
     let mut script = String::from_utf8_lossy(&out).into_owned();
+    if shell == Shell::Bash {
+        // clap_complete 4.6 takes the `-` in a program's name for the step to a
+        // subcommand in one place and not in the other, so that the
+        // subcommands' options are never found.
+        script = script.replace(&name.replace('-', "__subcmd__"), &name.replace('-', "__"));
+    }
     script.push_str(&for_git(program, shell));
     script
 }
@@ -64,8 +70,8 @@ fn for_git(program: Program, shell: Shell) -> String {
                 .get_about()
                 .map(ToString::to_string)
                 .unwrap_or_default();
-            // git.fish itself asks `complete -C "git-claim …"` for the rest.
-            format!("complete -f -c git -n __fish_git_needs_command -a {subcommand} -d '{about}'\n")
+            FISH.replace("@about@", &about.replace('\'', "\\'"))
+                .replace("@subcommand@", subcommand)
         }
     }
 }
@@ -78,4 +84,11 @@ const BASH: &str = r#"
     local COMP_CWORD=$((cword - __git_cmd_idx))
     @by clap@ "@name@" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
 }
+"#;
+
+/// git.fish has a function for programs like these; only newer ones call it by
+/// themselves.
+const FISH: &str = r#"
+complete -f -c git -n __fish_git_needs_command -a @subcommand@ -d '@about@'
+complete -f -c git -n '__fish_git_using_command @subcommand@' -a '(__fish_git_complete_custom_command @subcommand@)'
 "#;
