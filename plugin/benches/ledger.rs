@@ -1,0 +1,410 @@
+//! What the ledger costs, beside what the disk costs: `make bench`.
+//!
+//! Every figure is a ratio of two things measured in turn in this one run, so
+//! that a slow or a busy machine changes both.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use assert_fs::TempDir;
+use git_claim_api::access::Access;
+use git_claim_api::ids::{IssueId, Ttl};
+use git_claim_api::reply::End;
+use git_claim_api::verb::Take;
+use git_claim_plugin::claim::{
+    self, Acquire, Caller, Claim, Decision, Ended, Now, Release, Situation, Tenure,
+};
+use git_claim_plugin::ledger::{Filter, Ledger, SqliteLedger, Verdict};
+
+/// How many pairs each ratio is the median of.
+const PAIRS: usize = 101;
+
+/// How many processes queue at one ledger, and for how long.
+const WORKERS: usize = 32;
+const ROUND: Duration = Duration::from_secs(6);
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().collect();
+    if let [_, flag, ledger, number] = args.as_slice()
+        && flag == "--worker"
+    {
+        work(Path::new(ledger), number);
+        return ExitCode::SUCCESS;
+    }
+    let mut table = Table::default();
+    one_call(&mut table);
+    one_process(&mut table);
+    contention(&mut table);
+    listing(&mut table);
+    table.print()
+}
+
+/// The rows of the result: what, the target, the ratio, and whether it is met.
+#[derive(Default)]
+struct Table {
+    rows: Vec<(String, String, f64, bool)>,
+}
+
+impl Table {
+    fn at_most(&mut self, what: &str, unit: &str, ratio: f64, most: f64) {
+        self.rows.push((
+            what.into(),
+            format!("≤ {most} × {unit}"),
+            ratio,
+            ratio <= most,
+        ));
+    }
+
+    fn at_least(&mut self, what: &str, unit: &str, ratio: f64, least: f64) {
+        self.rows.push((
+            what.into(),
+            format!("≥ {least:.2} × {unit}"),
+            ratio,
+            ratio >= least,
+        ));
+    }
+
+    fn print(&self) -> ExitCode {
+        println!("{:<44} {:>8}  {:<36}", "the ledger", "measured", "target");
+        for (what, target, ratio, is_met) in &self.rows {
+            let mark = if *is_met { "" } else { "  MISSED" };
+            println!("{what:<44} {ratio:>8.2}  {target:<36}{mark}");
+        }
+        if self.rows.iter().all(|row| row.3) {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One appending write and fdatasync, on the disk of the ledger.
+struct Appender(File);
+
+impl Appender {
+    fn in_dir(dir: &Path) -> Appender {
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(dir.join("appended"))
+            .unwrap();
+        Appender(file)
+    }
+
+    fn append(&mut self) {
+        self.0.write_all(&[0x55; 256]).unwrap();
+        self.0.sync_data().unwrap();
+    }
+}
+
+fn timed(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64()
+}
+
+/// The median of `a` divided by `b`, each run in turn.
+fn ratio(mut a: impl FnMut(), mut b: impl FnMut()) -> f64 {
+    let mut ratios: Vec<f64> = (0..PAIRS)
+        .map(|_| {
+            let first = timed(&mut a);
+            let second = timed(&mut b);
+            first / second
+        })
+        .collect();
+    quantile(&mut ratios, 0.5)
+}
+
+fn quantile(values: &mut [f64], at: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[((values.len() - 1) as f64 * at).round() as usize]
+}
+
+fn caller(name: &str) -> Caller {
+    Caller {
+        name: name.to_owned(),
+        profile: Some("SHA256:bench".to_owned()),
+        session: Some("bench".parse().unwrap()),
+        access: Access::Write,
+    }
+}
+
+fn now() -> Now {
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    Now(i64::try_from(since.as_millis()).unwrap())
+}
+
+/// Takes or extends a claim, as the verb does.
+fn acquire(ledger: &SqliteLedger, repo: &str, issue: &IssueId, caller: &Caller) {
+    let take = Take {
+        ttl: Some(Ttl::new(3_600).unwrap()),
+        ..Take::default()
+    };
+    change(ledger, repo, issue, |situation, seq| {
+        let ask = Acquire {
+            caller,
+            take: &take,
+            default_ttl: Ttl::new(7_200).unwrap(),
+            title: None,
+            lease_id: "0123456789abcdef0123456789abcdef",
+            seq,
+            request_ended: false,
+            binding: None,
+        };
+        match claim::acquire(situation, &ask, now()) {
+            Decision::Change { claim, ended, .. } => (claim, ended),
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+fn release(ledger: &SqliteLedger, repo: &str, issue: &IssueId, caller: &Caller) {
+    change(ledger, repo, issue, |situation, _| {
+        let ask = Release {
+            caller,
+            token: None,
+            force: None,
+        };
+        match claim::release(situation, &ask, now()) {
+            Decision::Change { claim, ended, .. } => (claim, ended),
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+fn change(
+    ledger: &SqliteLedger,
+    repo: &str,
+    issue: &IssueId,
+    decide: impl Fn(&Situation, u64) -> (Claim, Option<Ended>),
+) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    ledger
+        .change(deadline, &mut |transaction| {
+            let situation = Situation {
+                claim: transaction.claim(repo, issue)?,
+                callers_last: None,
+            };
+            let seq = transaction.next_seq()?;
+            let (claim, ended) = decide(&situation, seq);
+            transaction.store(repo, issue, &claim, ended.as_ref())?;
+            Ok(Verdict::Commit)
+        })
+        .unwrap();
+}
+
+/// Open, take, close: the ledger's part of one server call.
+fn one_call(table: &mut Table) {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("collab.db");
+    let mut appender = Appender::in_dir(dir.path());
+    let ann = caller("ann");
+    let issue = "1".parse().unwrap();
+    let measured = ratio(
+        || acquire(&SqliteLedger::open(&path).unwrap(), "r.git", &issue, &ann),
+        || appender.append(),
+    );
+    table.at_most(
+        "open, acquire, close",
+        "an appending fdatasync",
+        measured,
+        7.0,
+    );
+}
+
+/// The same in a process that stays.
+fn one_process(table: &mut Table) {
+    let dir = TempDir::new().unwrap();
+    let ledger = SqliteLedger::open(&dir.path().join("collab.db")).unwrap();
+    let mut appender = Appender::in_dir(dir.path());
+    let ann = caller("ann");
+    let issue = "1".parse().unwrap();
+    let measured = ratio(
+        || acquire(&ledger, "r.git", &issue, &ann),
+        || appender.append(),
+    );
+    table.at_most(
+        "acquire in a process that stays",
+        "an appending fdatasync",
+        measured,
+        1.5,
+    );
+}
+
+/// Many processes, each opening, changing and closing the one ledger.
+fn contention(table: &mut Table) {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("collab.db");
+    drop(SqliteLedger::open(&path).unwrap());
+    let mut appender = Appender::in_dir(dir.path());
+    let appends_before = appends_in(&mut appender, ROUND / 3);
+    let workers: Vec<_> = (0..WORKERS)
+        .map(|number| {
+            Command::new(std::env::current_exe().unwrap())
+                .arg("--worker")
+                .arg(&path)
+                .arg(number.to_string())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    let mut all = Vec::new();
+    let mut counts = Vec::new();
+    let mut failures = 0_u32;
+    for mut worker in workers {
+        let mut said = String::new();
+        let mut stdout = worker.stdout.take().unwrap();
+        stdout.read_to_string(&mut said).unwrap();
+        if !worker.wait().unwrap().success() {
+            failures += 1;
+        }
+        let times: Vec<f64> = said.lines().map(|line| line.parse().unwrap()).collect();
+        counts.push(times.len() as f64);
+        all.extend(times);
+    }
+    let appends_after = appends_in(&mut appender, ROUND / 3);
+    let median_count = quantile(&mut counts.clone(), 0.5);
+    let least_count = quantile(&mut counts, 0.0);
+    let (p50, p99) = (quantile(&mut all.clone(), 0.5), quantile(&mut all, 0.99));
+    let rate = all.len() as f64 / ROUND.as_secs_f64();
+    let appends = f64::midpoint(appends_before, appends_after);
+    println!(
+        "{WORKERS} processes, {:.0} changes a second, p50 {:.1} ms, p99 {:.1} ms; {appends:.0} fdatasyncs a second",
+        rate,
+        p50 * 1_000.0,
+        p99 * 1_000.0
+    );
+    assert_eq!(failures, 0, "a worker failed");
+    table.at_most("32 processes: p99", "p50", p99 / p50, 8.0);
+    table.at_least(
+        "32 processes: slowest worker",
+        "the median one",
+        least_count / median_count,
+        1.0 / 3.0,
+    );
+    table.at_least(
+        "32 processes: changes",
+        "appending fdatasyncs",
+        rate / appends,
+        0.35,
+    );
+}
+
+/// How many appends a second one process makes.
+fn appends_in(appender: &mut Appender, time: Duration) -> f64 {
+    let start = Instant::now();
+    let mut count = 0_u32;
+    while start.elapsed() < time {
+        appender.append();
+        count += 1;
+    }
+    f64::from(count) / start.elapsed().as_secs_f64()
+}
+
+/// One of the processes: prints the seconds of each of its changes.
+fn work(path: &Path, number: &str) {
+    let worker = caller(&format!("worker{number}"));
+    let issue: IssueId = number.parse().unwrap();
+    let start = Instant::now();
+    let mut times = Vec::new();
+    while start.elapsed() < ROUND {
+        for step in [acquire, release] {
+            let time = timed(|| {
+                let ledger = SqliteLedger::open(path).unwrap();
+                step(&ledger, "r.git", &issue, &worker);
+            });
+            times.push(time);
+        }
+    }
+    for time in times {
+        println!("{time}");
+    }
+}
+
+/// The live claims of a repository among a million dead rows, and among a
+/// thousand.
+fn listing(table: &mut Table) {
+    let dir = TempDir::new().unwrap();
+    let open = |name: &str, rows: u32| -> SqliteLedger {
+        let path: PathBuf = dir.path().join(name);
+        let ledger = SqliteLedger::open(&path).unwrap();
+        fill(&ledger, rows);
+        ledger
+    };
+    let (many, few) = (open("many.db", 1_000_000), open("few.db", 1_000));
+    let list = |ledger: &SqliteLedger| {
+        ledger
+            .read(&mut |view| {
+                let live = view.live("r.git", &Filter::default(), now())?;
+                assert_eq!(live.len(), 20);
+                Ok(())
+            })
+            .unwrap();
+    };
+    let measured = ratio(|| list(&many), || list(&few));
+    table.at_most(
+        "list 20 live of 1,000,000 rows",
+        "of 1,000 rows",
+        measured,
+        2.0,
+    );
+}
+
+/// `rows` claims that ran out or were given back, and 20 that live.
+fn fill(ledger: &SqliteLedger, rows: u32) {
+    let now = now().floor();
+    let deadline = Instant::now() + Duration::from_secs(600);
+    ledger
+        .change(deadline, &mut |transaction| {
+            for number in 0..rows {
+                let expires_at = if number < 20 { now + 3_600 } else { now - 60 };
+                let tenure = Tenure {
+                    holder: "ann".to_owned(),
+                    profile: None,
+                    session: None,
+                    seq: Some(u64::from(number) + 1),
+                    acquired_at: now - 120,
+                    expires_at: Some(expires_at),
+                    ttl: Some(Ttl::new(60).unwrap()),
+                    heartbeat_at: Some(now - 120),
+                    heartbeat_count: 0,
+                    note: None,
+                    title: None,
+                    lease_id: Some(format!("{number:032x}")),
+                    request: None,
+                    binding: None,
+                    recovery: None,
+                };
+                let is_released = number % 2 == 1 && number >= 20;
+                let issue: IssueId = number.to_string().parse().unwrap();
+                let mut claim = Claim {
+                    token: 1,
+                    generation: 1,
+                    tenure: Some(tenure.clone()),
+                };
+                transaction.store("r.git", &issue, &claim, None)?;
+                if is_released {
+                    claim.tenure = None;
+                    let ended = Ended {
+                        token: 1,
+                        tenure,
+                        ended_at: now - 60,
+                        how: End::Released,
+                        by: None,
+                        why: None,
+                    };
+                    transaction.store("r.git", &issue, &claim, Some(&ended))?;
+                }
+            }
+            Ok(Verdict::Commit)
+        })
+        .unwrap();
+}
