@@ -39,7 +39,7 @@ complete -c git-claim -n "__fish_git_claim_needs_command" -s h -l help -d 'Print
 complete -c git-claim -n "__fish_git_claim_needs_command" -s V -l version -d 'Print version'
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "renew" -d 'Set the end of your claim anew, counted from now'
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "heartbeat" -d 'Set the end of your claim anew, counted from now'
-complete -c git-claim -n "__fish_git_claim_needs_command" -a "log" -d 'Show who held what, when, and how it ended'
+complete -c git-claim -n "__fish_git_claim_needs_command" -a "log" -d 'Show who held an issue, when, and how it ended'
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "whoami" -d 'Show who you are to the server, and what you may do'
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "help" -d 'Show the manual page, or the help of a subcommand'
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "completions" -d 'Print the completions for a shell'

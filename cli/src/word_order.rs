@@ -13,7 +13,7 @@ const LOOKALIKES: &[(&str, &str)] = &[
     ("claims", "git claims"),
     ("mine", "git claims --mine"),
     ("show", "git claim log <id>"),
-    ("history", "git claim log"),
+    ("history", "git claim log <id>"),
     ("acquire", "git claim <id>"),
     ("take", "git claim <id>"),
     ("claim", "git claim <id>"),

@@ -5,14 +5,15 @@ use git_claim_api::ids::IssueId;
 use git_claim_api::reply::LogReply;
 use git_claim_api::verb::Request;
 
+use super::named;
 use crate::args::issue_id;
 use crate::client::Client;
 use crate::error::Result;
 use crate::output::{Output, table};
 
-/// Show who held what, when, and how it ended
+/// Show who held an issue, when, and how it ended
 ///
-/// The newest first. With an id, only that issue's.
+/// The newest first. `git claims --ended` lists those of all issues.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The issue's id
@@ -23,7 +24,7 @@ pub struct Args {
 pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result<Exit> {
     let request = Request::Log {
         repo: client.repo()?,
-        issue: args.id,
+        issue: Some(named(args.id, "git claim log")?),
         limit: None,
     };
     let reply = client.ask(&request, output).await?;
@@ -35,7 +36,7 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
     } else {
         output.text(&table::history(&log, output.layout()))?;
         if log.more {
-            output.remark("there is more; `git claim log <id>` shows one issue's");
+            output.remark("there is more than the server sends at once");
         }
     }
     Ok(reply.exit)

@@ -109,7 +109,7 @@ pub fn nothing(list: &ListReply, mine: bool, ended: bool) -> String {
 
 /// There is no history.
 pub fn no_history(log: &LogReply) -> String {
-    format!("nothing was ever claimed in {}", escape(&log.repo))
+    format!("it was never claimed in {}", escape(&log.repo))
 }
 
 /// `*` this worktree's own, `+` one's own elsewhere.
