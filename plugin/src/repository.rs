@@ -2,7 +2,7 @@
 //! objects that a tracker reads. Opened when first needed, through libgit2.
 
 use std::cell::OnceCell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use git_claim_api::duration::parse_ttl;
 use git_claim_api::ids::{Branch, Oid, Ttl};
@@ -36,6 +36,8 @@ pub struct Repository {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RepositorySettings {
     pub tracker: Option<String>,
+    /// The program that answers for the tracker `command`.
+    pub tracker_command: Option<String>,
     pub max_ttl: Option<Ttl>,
     pub default_ttl: Option<Ttl>,
 }
@@ -47,6 +49,11 @@ impl Repository {
             path,
             opened: OnceCell::new(),
         }
+    }
+
+    /// Its git directory.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The repository through libgit2.
@@ -74,6 +81,7 @@ impl Repository {
         let config = git2::Config::open(&config)?;
         Ok(RepositorySettings {
             tracker: text(&config, "claim.tracker")?,
+            tracker_command: text(&config, "claim.trackerCommand")?,
             max_ttl: ttl(&config, "claim.maxTtl")?,
             default_ttl: ttl(&config, "claim.defaultTtl")?,
         })

@@ -55,10 +55,11 @@ impl From<TrackerError> for Failure {
         match error {
             TrackerError::NotFound(_)
             | TrackerError::Ambiguous { .. }
-            | TrackerError::NoOrder
+            | TrackerError::NoOrder(_)
             | TrackerError::Unknown(_)
-            | TrackerError::Unsupported(_) => Failure::Refused(error.to_string()),
-            TrackerError::Broken { .. } | TrackerError::Repository(_) => {
+            | TrackerError::Unusable { .. }
+            | TrackerError::Several(_) => Failure::Refused(error.to_string()),
+            TrackerError::Broken { .. } | TrackerError::Late(_) | TrackerError::Repository(_) => {
                 Failure::NotNow(error.to_string())
             }
         }
@@ -275,7 +276,12 @@ impl Admitted<'_> {
     /// # Errors
     /// None that can be read.
     pub fn tracker(&self) -> Result<Tracker<'_>, TrackerError> {
-        Tracker::of(self.call.server.host, &self.repo, self.repository.as_ref())
+        Tracker::of(
+            self.call.server.host,
+            &self.repo,
+            self.repository.as_ref(),
+            self.call.deadline,
+        )
     }
 
     /// The limits that hold here: the longest TTL, and what a bound claim gets.

@@ -131,13 +131,13 @@ pub const KEYS: [Key; 14] = [
         "claim.tracker",
         "claim.tracker",
         &[Repository],
-        "where issues live: `git-issue` or `none`; found out unless set",
+        "where issues live: `git-issue`, `git-bug`, `beads`, `command`, `host` (the forge's own) or `none`; found out unless set",
     ),
     key(
         "claim.trackercommand",
         "claim.trackerCommand",
         &[Repository],
-        "the program that answers for the tracker `command`",
+        "the program that answers for the tracker `command`: an absolute path, and words in front of `resolve ID` or `ready`",
     ),
     key(
         "claim.fence",

@@ -1,15 +1,45 @@
-//! Where issues live: does this one exist, what is its full id, is it open?
+//! Where issues live: does this one exist, what is its full id, is it open,
+//! and which one should be taken next?
 //!
 //! What can't be read is an error with the reason, never "not found" and never
-//! "open".
+//! "open". Whoever may push has a hand in the data, so all that is read is
+//! bounded, and no answer about one issue looks at the others where the format
+//! allows that.
+//!
+//! ```text
+//! git_issue, git_bug   one ref an issue; by_ref has what they share,
+//!                      refs finds them, chain walks their commits
+//! beads                one file for all issues
+//! command              an admin's program, for trackers elsewhere
+//! objects              git objects within a budget
+//! reported             an issue in the words of a forge or a program
+//! unreadable           why something can't be read
+//! ```
 
+mod beads;
+mod by_ref;
+mod chain;
+mod command;
+mod git_bug;
 mod git_issue;
+mod objects;
+mod refs;
+mod reported;
+mod unreadable;
+
+use std::time::Instant;
 
 use git_claim_api::ids::IssueId;
 use git_claim_api::text::escape;
 
+use self::beads::Beads;
+use self::by_ref::ByRef;
+use self::command::Program;
 use crate::host::{Host, HostError};
-use crate::repository::{Repository, RepositoryError};
+use crate::repository::{Repository, RepositoryError, RepositorySettings};
+
+/// The longest title that is passed on, in characters.
+const MAX_TITLE: usize = 500;
 
 /// One issue, as its tracker knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +47,19 @@ pub struct Issue {
     /// The full id.
     pub id: IssueId,
     pub is_open: bool,
+    /// Not empty, and not longer than a title is.
     pub title: Option<String>,
+}
+
+impl Issue {
+    fn new(id: IssueId, is_open: bool, title: Option<String>) -> Issue {
+        let title = title.map(|title| title.trim().chars().take(MAX_TITLE).collect::<String>());
+        Issue {
+            id,
+            is_open,
+            title: title.filter(|title| !title.is_empty()),
+        }
+    }
 }
 
 /// Why a tracker has no answer.
@@ -33,83 +75,91 @@ pub enum TrackerError {
     },
     #[error("the tracker {tracker} cannot be read: {why}")]
     Broken { tracker: &'static str, why: String },
-    #[error("claim.tracker is '{}'; this version knows git-issue and none", escape(.0))]
+    #[error("the tracker {0} has too much to read in the time of one request")]
+    Late(&'static str),
+    #[error("claim.tracker is '{}'; this version knows {}", escape(.0), NAMES.join(", "))]
     Unknown(String),
+    #[error("claim.tracker is '{tracker}', but {why}")]
+    Unusable { tracker: &'static str, why: String },
     #[error(
-        "this repository keeps issues of {0}, which this version can't read; set claim.tracker in the repository's config"
+        "this repository has issues in {}; its admin has to choose one with claim.tracker in its config",
+        .0.join(" and ")
     )]
-    Unsupported(&'static str),
+    Several(Vec<&'static str>),
     #[error(transparent)]
     Repository(#[from] RepositoryError),
-    #[error("this repository has no tracker that could say which issue is next")]
-    NoOrder,
+    #[error(
+        "nothing says which issue is next: the tracker here is '{0}', which knows no order; claim one by its id"
+    )]
+    NoOrder(&'static str),
 }
 
+const HOST: &str = "host";
+const NONE: &str = "none";
+
+/// What `claim.tracker` may say.
+const NAMES: [&str; 6] = [
+    git_issue::FORMAT.name,
+    git_bug::FORMAT.name,
+    beads::NAME,
+    command::NAME,
+    HOST,
+    NONE,
+];
+
 /// A repository's tracker.
-pub enum Tracker<'a> {
+pub struct Tracker<'a>(Kind<'a>);
+
+enum Kind<'a> {
     /// The host's own, through the ABI.
     Host {
         host: &'a dyn Host,
         repo: &'a str,
     },
-    GitIssue(&'a git2::Repository),
+    ByRef(ByRef<'a>),
+    Beads(Beads<'a>),
+    Command(Program<'a>),
     /// Every valid id is open.
     None,
 }
 
+/// Open issues in the order in which one should take them, each read when it
+/// is asked for.
+pub type Ready<'t> = Box<dyn Iterator<Item = Result<Issue, TrackerError>> + 't>;
+
 impl<'a> Tracker<'a> {
-    /// The tracker of `repo`: the host's own, the one that its config names, or
-    /// the one whose data is there.
+    /// The tracker of `repo`: the one that its config names, or the only one
+    /// that is there. It has until `deadline` for its answers.
     ///
     /// # Errors
-    /// A tracker that this version can't read, or a repository that can't be.
+    /// Two are there, none that this version can read is, or the repository
+    /// can't be read.
     pub fn of(
         host: &'a dyn Host,
         repo: &'a str,
         repository: Option<&'a Repository>,
+        deadline: Instant,
     ) -> Result<Tracker<'a>, TrackerError> {
-        let configured = match repository {
-            Some(repository) => repository.settings()?.tracker,
-            None => None,
+        let place = Place {
+            host,
+            repo,
+            repository,
+            settings: match repository {
+                Some(repository) => repository.settings()?,
+                None => RepositorySettings::default(),
+            },
+            deadline,
         };
-        match (configured.as_deref(), repository) {
-            (Some("none"), _) => Ok(Tracker::None),
-            (Some("git-issue"), Some(repository)) => Ok(Tracker::GitIssue(repository.git()?)),
-            (Some(other), _) => Err(TrackerError::Unknown(other.to_owned())),
-            (None, Some(repository)) => Tracker::found(host, repo, repository),
-            (None, None) if host.has_tracker() => Ok(Tracker::Host { host, repo }),
-            (None, None) => Ok(Tracker::None),
-        }
-    }
-
-    fn found(
-        host: &'a dyn Host,
-        repo: &'a str,
-        repository: &'a Repository,
-    ) -> Result<Tracker<'a>, TrackerError> {
-        if host.has_tracker() {
-            return Ok(Tracker::Host { host, repo });
-        }
-        let git = repository.git()?;
-        if has_ref(git, "refs/issues/*")? {
-            return Ok(Tracker::GitIssue(git));
-        }
-        if has_ref(git, "refs/bugs/*")? {
-            return Err(TrackerError::Unsupported("git-bug"));
-        }
-        if git.revparse_single("HEAD:.beads/issues.jsonl").is_ok() {
-            return Err(TrackerError::Unsupported("beads"));
-        }
-        Ok(Tracker::None)
+        let kind = match place.settings.tracker.as_deref() {
+            Some(name) => place.named(name)?,
+            None => place.found()?,
+        };
+        Ok(Tracker(kind))
     }
 
     /// The name in `claim.tracker`.
     pub fn name(&self) -> &'static str {
-        match self {
-            Tracker::Host { .. } => "host",
-            Tracker::GitIssue(_) => git_issue::NAME,
-            Tracker::None => "none",
-        }
+        self.0.name()
     }
 
     /// The issue that `typed` stands for.
@@ -117,14 +167,12 @@ impl<'a> Tracker<'a> {
     /// # Errors
     /// [`TrackerError`].
     pub fn resolve(&self, typed: &IssueId) -> Result<Issue, TrackerError> {
-        match self {
-            Tracker::Host { host, repo } => resolve_at_host(*host, repo, typed),
-            Tracker::GitIssue(git) => git_issue::resolve(git, typed),
-            Tracker::None => Ok(Issue {
-                id: typed.clone(),
-                is_open: true,
-                title: None,
-            }),
+        match &self.0 {
+            Kind::Host { host, repo } => resolve_at_host(*host, repo, typed),
+            Kind::ByRef(tracker) => tracker.resolve(typed),
+            Kind::Beads(tracker) => tracker.resolve(typed),
+            Kind::Command(program) => program.resolve(typed),
+            Kind::None => Ok(Issue::new(typed.clone(), true, None)),
         }
     }
 
@@ -132,32 +180,125 @@ impl<'a> Tracker<'a> {
     ///
     /// # Errors
     /// [`TrackerError`]; a tracker without an order.
-    pub fn ready(&self) -> Result<Vec<Issue>, TrackerError> {
+    pub fn ready(&self) -> Result<Ready<'_>, TrackerError> {
+        Ok(match &self.0 {
+            Kind::ByRef(tracker) => Box::new(tracker.ready()?),
+            Kind::Beads(tracker) => Box::new(tracker.ready()?),
+            Kind::Command(program) => Box::new(program.ready()?),
+            Kind::Host { .. } | Kind::None => return Err(TrackerError::NoOrder(self.name())),
+        })
+    }
+}
+
+impl Kind<'_> {
+    fn name(&self) -> &'static str {
         match self {
-            Tracker::GitIssue(git) => git_issue::ready(git),
-            Tracker::Host { .. } | Tracker::None => Err(TrackerError::NoOrder),
+            Kind::Host { .. } => HOST,
+            Kind::ByRef(tracker) => tracker.format.name,
+            Kind::Beads(_) => beads::NAME,
+            Kind::Command(_) => command::NAME,
+            Kind::None => NONE,
         }
     }
 }
 
-fn has_ref(git: &git2::Repository, glob: &str) -> Result<bool, RepositoryError> {
-    Ok(git.references_glob(glob)?.next().is_some())
+/// Where a tracker is looked for.
+struct Place<'a> {
+    host: &'a dyn Host,
+    repo: &'a str,
+    repository: Option<&'a Repository>,
+    settings: RepositorySettings,
+    deadline: Instant,
 }
 
-/// One issue of the host's own tracker, in the form of `resolve_issue`.
-#[derive(serde::Deserialize)]
-struct HostIssue {
-    id: IssueId,
-    state: String,
-    #[serde(default)]
-    title: Option<String>,
+impl<'a> Place<'a> {
+    /// The tracker that the repository's config names. Its data need not be
+    /// there yet.
+    fn named(&self, name: &str) -> Result<Kind<'a>, TrackerError> {
+        let unusable = |tracker, why: &str| TrackerError::Unusable {
+            tracker,
+            why: why.to_owned(),
+        };
+        match name {
+            NONE => return Ok(Kind::None),
+            HOST => {
+                return self
+                    .host_tracker()
+                    .ok_or_else(|| unusable(HOST, "this server has no issues of its own"));
+            }
+            command::NAME => {
+                return self.command()?.ok_or_else(|| {
+                    unusable(command::NAME, "claim.trackerCommand names no program")
+                });
+            }
+            _ => {}
+        }
+        let unknown = || TrackerError::Unknown(name.to_owned());
+        let git = self.repository.ok_or_else(unknown)?.git()?;
+        let mut formats = self.formats(git).into_iter();
+        formats.find(|kind| kind.name() == name).ok_or_else(unknown)
+    }
+
+    /// The only tracker that is there.
+    fn found(&self) -> Result<Kind<'a>, TrackerError> {
+        let mut found: Vec<Kind<'a>> = Vec::new();
+        found.extend(self.host_tracker());
+        found.extend(self.command()?);
+        if let Some(repository) = self.repository {
+            for kind in self.formats(repository.git()?) {
+                let exists = match &kind {
+                    Kind::ByRef(tracker) => tracker.exists()?,
+                    Kind::Beads(tracker) => tracker.exists()?,
+                    _ => false,
+                };
+                if exists {
+                    found.push(kind);
+                }
+            }
+        }
+        if found.len() > 1 {
+            return Err(TrackerError::Several(
+                found.iter().map(Kind::name).collect(),
+            ));
+        }
+        Ok(found.pop().unwrap_or(Kind::None))
+    }
+
+    /// The trackers whose issues are kept in the repository itself.
+    fn formats(&self, git: &'a git2::Repository) -> [Kind<'a>; 3] {
+        [
+            Kind::ByRef(ByRef::new(git, &git_issue::FORMAT, self.deadline)),
+            Kind::ByRef(ByRef::new(git, &git_bug::FORMAT, self.deadline)),
+            Kind::Beads(Beads::new(git)),
+        ]
+    }
+
+    fn host_tracker(&self) -> Option<Kind<'a>> {
+        self.host.has_tracker().then_some(Kind::Host {
+            host: self.host,
+            repo: self.repo,
+        })
+    }
+
+    fn command(&self) -> Result<Option<Kind<'a>>, TrackerError> {
+        let (Some(setting), Some(repository)) = (&self.settings.tracker_command, self.repository)
+        else {
+            return Ok(None);
+        };
+        match Program::new(setting, self.repo, repository.path(), self.deadline) {
+            Ok(program) => Ok(Some(Kind::Command(program))),
+            Err(why) => Err(RepositoryError::Setting {
+                key: "claim.trackerCommand",
+                value: escape(setting),
+                why,
+            }
+            .into()),
+        }
+    }
 }
 
 fn resolve_at_host(host: &dyn Host, repo: &str, typed: &IssueId) -> Result<Issue, TrackerError> {
-    let broken = |why: String| TrackerError::Broken {
-        tracker: "host",
-        why,
-    };
+    let broken = |why: String| TrackerError::Broken { tracker: HOST, why };
     let json = match host.resolve_issue(repo, typed.as_str()) {
         Err(HostError::NotFound) => return Err(TrackerError::NotFound(typed.clone())),
         Err(HostError::Failed(status)) => {
@@ -165,16 +306,5 @@ fn resolve_at_host(host: &dyn Host, repo: &str, typed: &IssueId) -> Result<Issue
         }
         Ok(json) => json,
     };
-    let issue: HostIssue =
-        serde_json::from_str(&json).map_err(|error| broken(format!("no issue: {error}")))?;
-    let is_open = match issue.state.as_str() {
-        "open" => true,
-        "closed" => false,
-        other => return Err(broken(format!("no state is called '{}'", escape(other)))),
-    };
-    Ok(Issue {
-        id: issue.id,
-        is_open,
-        title: issue.title,
-    })
+    reported::issue(json.as_bytes(), None).map_err(|error| broken(error.to_string()))
 }

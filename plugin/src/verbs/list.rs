@@ -1,5 +1,7 @@
 //! `list`: the live claims, the oldest tenure first; or those that have ended.
 
+use std::time::{Duration, Instant};
+
 use git_claim_api::access::Access;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Session, Text};
@@ -7,6 +9,7 @@ use git_claim_api::reply::{Lease, ListReply};
 
 use crate::ledger::Filter;
 use crate::server::{Admitted, Answer, Failure};
+use crate::tracker::TrackerError;
 use crate::view::Viewer;
 
 /// Which claims, and how many.
@@ -90,24 +93,33 @@ pub fn run(
     Answer::new(Exit::Done, &reply)
 }
 
+/// How long a list waits for the tracker.
+const TRACKER_PATIENCE: Duration = Duration::from_secs(2);
+
 /// Marks the claims whose issue has been closed since. A tracker that can't be
-/// read leaves the list as it is: the claims are true all the same.
+/// read, or that is slow, leaves the list as it is: the claims are true all the
+/// same.
 fn mark_closed(admitted: &Admitted<'_>, leases: &mut [Lease]) {
     if leases.is_empty() {
         return;
     }
+    let warn = |error: TrackerError| admitted.call.warn(&error.to_string());
     let tracker = match admitted.tracker() {
         Ok(tracker) => tracker,
-        Err(error) => return admitted.call.warn(&error.to_string()),
+        Err(error) => return warn(error),
     };
+    let end = Instant::now() + TRACKER_PATIENCE;
     for lease in leases {
         let Ok(id) = lease.issue.parse() else {
             continue;
         };
         match tracker.resolve(&id) {
             Ok(issue) if !issue.is_open => lease.claim.issue_state = Some("closed".to_owned()),
-            Ok(_) => {}
-            Err(error) => admitted.call.warn(&error.to_string()),
+            Ok(_) | Err(TrackerError::NotFound(_)) => {}
+            Err(error) => warn(error),
+        }
+        if Instant::now() > end {
+            return warn(TrackerError::Late(tracker.name()));
         }
     }
 }

@@ -1,17 +1,25 @@
-//! `next`: take the first open issue that nobody holds, in the tracker's order,
-//! in one change of the ledger.
+//! `next`: take the first open issue that nobody holds, in the tracker's order.
+
+use std::collections::HashSet;
 
 use git_claim_api::exit::Exit;
+use git_claim_api::ids::IssueId;
 use git_claim_api::reply::{ClaimReply, Status, Tenure};
 use git_claim_api::verb::Take;
 use serde_json::json;
 
-use crate::claim::{self, Acquire, Decision};
-use crate::ledger::Verdict;
+use crate::claim::{self, Acquire, Caller, Claim, Decision, Now};
+use crate::ledger::{Filter, Verdict};
 use crate::random;
-use crate::server::{Admitted, Answer, Failure};
+use crate::server::{Admitted, Answer, Failure, Ttls};
+use crate::tracker::Issue;
 use crate::verbs::{acquire, situation, within};
 use crate::view::Viewer;
+
+/// How many issues a first change of the ledger chooses from, and how often
+/// that number doubles where all were taken in the meantime.
+const FIRST_BATCH: usize = 16;
+const MAX_DOUBLINGS: u32 = 6;
 
 pub fn run(admitted: &Admitted<'_>, take: &Take) -> Result<Answer, Failure> {
     if take.binding.is_some() || take.take_over.is_some() || take.if_token.is_some() {
@@ -39,37 +47,35 @@ pub fn run(admitted: &Admitted<'_>, take: &Take) -> Result<Answer, Failure> {
             return acquire::run(admitted, &issue, take);
         }
     }
-    let candidates = admitted.tracker()?.ready()?;
-    let lease_id = random::id();
+    let tracker = admitted.tracker()?;
     let call = admitted.call;
-    call.still_wanted()?;
-    let mut taken = None;
-    call.ledger().change(call.deadline, &mut |transaction| {
-        let now = call.time();
-        for issue in &candidates {
-            let situation = situation(transaction, &admitted.repo, &issue.id, &caller)?;
-            if situation.claim.live(now).is_some() {
-                continue;
-            }
-            let ask = Acquire {
-                caller: &caller,
-                take,
-                default_ttl: ttls.default,
-                title: issue.title.as_deref(),
-                lease_id: &lease_id,
-                seq: transaction.next_seq()?,
-                request_ended: false,
-                binding: None,
-            };
-            if let Decision::Change { claim, ended, .. } = claim::acquire(&situation, &ask, now) {
-                transaction.store(&admitted.repo, &issue.id, &claim, ended.as_ref())?;
-                taken = Some((issue.id.clone(), claim, now));
-                return Ok(Verdict::Commit);
-            }
-        }
-        taken = None;
-        Ok(Verdict::Discard)
+    // Most of what is first in order is held already. What the ledger says of
+    // it may be over by now; the change below looks again.
+    let mut held = HashSet::new();
+    call.ledger().read(&mut |view| {
+        let live = view.live(&admitted.repo, &Filter::default(), call.time())?;
+        held = live.into_iter().map(|(issue, _)| issue).collect();
+        Ok(())
     })?;
+    let mut ready = tracker
+        .ready()?
+        .filter(|issue| !issue.as_ref().is_ok_and(|issue| held.contains(&issue.id)));
+    let lease_id = random::id();
+    let mut taken = None;
+    for batch in 0.. {
+        // The tracker is not read while others wait for the ledger. Whoever
+        // meets many others who take too, brings more along the next time.
+        let size = FIRST_BATCH << batch.min(MAX_DOUBLINGS);
+        let candidates = ready.by_ref().take(size).collect::<Result<Vec<_>, _>>()?;
+        if candidates.is_empty() {
+            break;
+        }
+        call.still_wanted()?;
+        taken = take_first(admitted, &candidates, &caller, take, ttls, &lease_id)?;
+        if taken.is_some() {
+            break;
+        }
+    }
     let Some((issue, claim, now)) = taken else {
         let reply = json!({ "status": Status::None, "repo": admitted.repo });
         return Answer::new(Exit::Nothing, &reply);
@@ -85,4 +91,45 @@ pub fn run(admitted: &Admitted<'_>, take: &Take) -> Result<Answer, Failure> {
         ..viewer.reply(Status::Acquired, &admitted.repo, &issue, &claim)
     };
     Answer::new(Exit::Done, &reply)
+}
+
+/// Takes the first of `candidates` that nobody holds, in one change of the
+/// ledger.
+fn take_first(
+    admitted: &Admitted<'_>,
+    candidates: &[Issue],
+    caller: &Caller,
+    take: &Take,
+    ttls: Ttls,
+    lease_id: &str,
+) -> Result<Option<(IssueId, Claim, Now)>, Failure> {
+    let call = admitted.call;
+    let mut taken = None;
+    call.ledger().change(call.deadline, &mut |transaction| {
+        taken = None;
+        let now = call.time();
+        for issue in candidates {
+            let situation = situation(transaction, &admitted.repo, &issue.id, caller)?;
+            if situation.claim.live(now).is_some() {
+                continue;
+            }
+            let ask = Acquire {
+                caller,
+                take,
+                default_ttl: ttls.default,
+                title: issue.title.as_deref(),
+                lease_id,
+                seq: transaction.next_seq()?,
+                request_ended: false,
+                binding: None,
+            };
+            if let Decision::Change { claim, ended, .. } = claim::acquire(&situation, &ask, now) {
+                transaction.store(&admitted.repo, &issue.id, &claim, ended.as_ref())?;
+                taken = Some((issue.id.clone(), claim, now));
+                return Ok(Verdict::Commit);
+            }
+        }
+        Ok(Verdict::Discard)
+    })?;
+    Ok(taken)
 }

@@ -1,0 +1,254 @@
+//! beads: all issues in one file of the default branch, one JSON object a line.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, HashSet};
+
+use git_claim_api::ids::IssueId;
+use git2::{Oid, Repository};
+use serde::Deserialize;
+
+use super::objects::Objects;
+use super::unreadable::Unreadable;
+use super::{Issue, TrackerError};
+
+pub const NAME: &str = "beads";
+
+const FOLDER: &str = ".beads";
+const FILE: &str = "issues.jsonl";
+
+/// The most that is read, the folders above the file included, in bytes.
+const MAX_FILE: usize = 128 * 1024 * 1024;
+
+/// The entry of a tree that is a regular file, executable or not.
+const REGULAR: i32 = 0o100_000;
+const KIND: i32 = 0o170_000;
+
+/// The file as it is at `HEAD`, read once when first asked for.
+pub struct Beads<'a> {
+    git: &'a Repository,
+    read: OnceCell<BTreeMap<IssueId, Bead>>,
+}
+
+/// A line of the file.
+#[derive(Deserialize)]
+struct Line {
+    /// What else than an issue newer versions keep in the file.
+    #[serde(rename = "_type")]
+    kind: Option<String>,
+    id: Option<String>,
+    title: Option<String>,
+    status: Option<String>,
+    #[serde(default)]
+    priority: i64,
+    dependencies: Option<Vec<Dependency>>,
+    #[serde(default)]
+    is_template: bool,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    depends_on_id: String,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+struct Bead {
+    title: Option<String>,
+    priority: i64,
+    is_open: bool,
+    /// Blocked, put off, or no work at all, by its own status.
+    is_put_off: bool,
+    /// What has to be closed before.
+    blockers: Vec<String>,
+}
+
+impl<'a> Beads<'a> {
+    pub fn new(git: &'a Repository) -> Beads<'a> {
+        Beads {
+            git,
+            read: OnceCell::new(),
+        }
+    }
+
+    /// Whether the repository has such a file.
+    ///
+    /// # Errors
+    /// What `HEAD` names can't be read.
+    pub fn exists(&self) -> Result<bool, TrackerError> {
+        let found = Objects::new(self.git, MAX_FILE).and_then(|objects| self.file(&objects));
+        Ok(found.map_err(|error| broken(&error))?.is_some())
+    }
+
+    /// The issue `id`. Ids are short, and match whole.
+    ///
+    /// # Errors
+    /// [`TrackerError`].
+    pub fn resolve(&self, id: &IssueId) -> Result<Issue, TrackerError> {
+        match self.beads()?.get(id) {
+            Some(bead) => Ok(bead.issue(id)),
+            None => Err(TrackerError::NotFound(id.clone())),
+        }
+    }
+
+    /// The open issues that nothing blocks, by priority, then by id.
+    ///
+    /// As in beads itself, an issue that is not in the file any more blocks
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`TrackerError`].
+    pub fn ready(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<Issue, TrackerError>> + '_, TrackerError> {
+        let beads = self.beads()?;
+        let open: HashSet<&str> = beads
+            .iter()
+            .filter(|(_, bead)| bead.is_open)
+            .map(|(id, _)| id.as_str())
+            .collect();
+        let mut ready: Vec<_> = beads
+            .iter()
+            .filter(|(_, bead)| {
+                bead.is_open
+                    && !bead.is_put_off
+                    && !bead.blockers.iter().any(|id| open.contains(id.as_str()))
+            })
+            .collect();
+        // By id they are in order already.
+        ready.sort_by_key(|(_, bead)| bead.priority);
+        Ok(ready.into_iter().map(|(id, bead)| Ok(bead.issue(id))))
+    }
+
+    fn beads(&self) -> Result<&BTreeMap<IssueId, Bead>, TrackerError> {
+        if let Some(beads) = self.read.get() {
+            return Ok(beads);
+        }
+        let beads = self.read_file().map_err(|error| broken(&error))?;
+        Ok(self.read.get_or_init(|| beads))
+    }
+
+    fn read_file(&self) -> Result<BTreeMap<IssueId, Bead>, Unreadable> {
+        let objects = Objects::new(self.git, MAX_FILE)?;
+        let (oid, mode) = self
+            .file(&objects)?
+            .ok_or_else(|| Unreadable(format!("there is no {FOLDER}/{FILE} at HEAD")))?;
+        if mode & KIND != REGULAR {
+            return Err(Unreadable(format!("{FOLDER}/{FILE} is no regular file")));
+        }
+        parse(objects.blob(oid)?.content())
+    }
+
+    /// The file's object and mode.
+    fn file(&self, objects: &Objects<'_>) -> Result<Option<(Oid, i32)>, Unreadable> {
+        let head = match self.git.head() {
+            Ok(head) => head,
+            Err(error)
+                if matches!(
+                    error.code(),
+                    git2::ErrorCode::UnbornBranch | git2::ErrorCode::NotFound
+                ) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let Some(commit) = head.target() else {
+            return Err(Unreadable("HEAD leads nowhere".to_owned()));
+        };
+        let root = objects.tree(objects.commit(commit)?.tree_id())?;
+        let Some(folder) = root.get_name(FOLDER) else {
+            return Ok(None);
+        };
+        if folder.kind() != Some(git2::ObjectType::Tree) {
+            return Ok(None);
+        }
+        let folder = objects.tree(folder.id())?;
+        Ok(folder
+            .get_name(FILE)
+            .map(|entry| (entry.id(), entry.filemode())))
+    }
+}
+
+fn parse(file: &[u8]) -> Result<BTreeMap<IssueId, Bead>, Unreadable> {
+    let mut beads = BTreeMap::new();
+    for (line, number) in file.split(|byte| *byte == b'\n').zip(1_u64..) {
+        let damaged = |why: &dyn std::fmt::Display| Unreadable(format!("line {number}: {why}"));
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            continue;
+        }
+        let line: Line = serde_json::from_slice(line).map_err(|error| damaged(&error))?;
+        if line.kind.is_some_and(|kind| kind != "issue") {
+            continue;
+        }
+        let id = line.id.ok_or_else(|| damaged(&"it has no id"))?;
+        let id: IssueId = id.parse().map_err(|error| damaged(&error))?;
+        // beads writes no status where it is the usual one.
+        let status = line.status.unwrap_or_default();
+        let bead = Bead {
+            title: line.title,
+            priority: line.priority,
+            is_open: !matches!(status.as_str(), "closed" | "tombstone"),
+            is_put_off: matches!(status.as_str(), "blocked" | "deferred" | "pinned")
+                || line.is_template,
+            blockers: line
+                .dependencies
+                .unwrap_or_default()
+                .into_iter()
+                .filter(|dependency| dependency.kind == "blocks")
+                .map(|dependency| dependency.depends_on_id)
+                .collect(),
+        };
+        if beads.contains_key(&id) {
+            return Err(damaged(&format_args!("issue {id} is in the file already")));
+        }
+        beads.insert(id, bead);
+    }
+    Ok(beads)
+}
+
+impl Bead {
+    fn issue(&self, id: &IssueId) -> Issue {
+        Issue::new(id.clone(), self.is_open, self.title.clone())
+    }
+}
+
+fn broken(error: &Unreadable) -> TrackerError {
+    TrackerError::Broken {
+        tracker: NAME,
+        why: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn a_broken_line_is_named_by_its_number() {
+        for (file, why) in [
+            ("{\"id\":\"a-1\"}\n\nnot json\n", "line 3: expected"),
+            ("{\"title\":\"x\"}", "line 1: it has no id"),
+            ("{\"id\":\"a/b\"}", "line 1: 'a/b' is not an issue id"),
+            (
+                "{\"id\":\"a\"}\n{\"id\":\"a\"}\n",
+                "line 2: issue a is in the file already",
+            ),
+            ("<<<<<<< HEAD\n", "line 1: expected"),
+            ("{\"id\":\"a\",\"status\":1}", "line 1: invalid type"),
+            ("{\"id\":\"a\"", "line 1: EOF"),
+            ("[]x", "line 1: "),
+        ] {
+            let error = parse(file.as_bytes()).err().unwrap().to_string();
+            assert!(error.starts_with(why), "{file}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_issue_is_left_out() {
+        let beads =
+            parse(b"{\"_type\":\"memory\",\"key\":\"k\"}\n{\"_type\":\"issue\",\"id\":\"a\"}")
+                .unwrap();
+        assert_eq!(beads.len(), 1);
+    }
+}

@@ -1,0 +1,20 @@
+//! Why a tracker's data can't be read, before it is known whose it was.
+
+use git_claim_api::text::escape;
+
+/// The reason, which may quote what was found.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", escape(.0))]
+pub struct Unreadable(pub String);
+
+impl From<git2::Error> for Unreadable {
+    fn from(error: git2::Error) -> Self {
+        Unreadable(error.message().to_owned())
+    }
+}
+
+impl From<std::io::Error> for Unreadable {
+    fn from(error: std::io::Error) -> Self {
+        Unreadable(error.to_string())
+    }
+}
