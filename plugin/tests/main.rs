@@ -7,4 +7,5 @@ mod git_issue;
 mod ledger;
 mod model;
 mod support;
+mod trackers;
 mod verb;

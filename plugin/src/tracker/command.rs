@@ -291,3 +291,63 @@ fn broken(error: &Unreadable) -> TrackerError {
         why: error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use assert_fs::TempDir;
+
+    use super::*;
+
+    /// Whether a process still runs; one that waits to be collected does not.
+    fn runs(pid: &str) -> bool {
+        std::fs::read_to_string(format!("/proc/{pid}/stat"))
+            .is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))
+    }
+
+    /// Waits for a kill to have arrived.
+    fn has_ended(pid: &str) -> bool {
+        let end = Instant::now() + Duration::from_secs(20);
+        while runs(pid) && Instant::now() < end {
+            std::thread::yield_now();
+        }
+        !runs(pid)
+    }
+
+    /// Asks a script that starts another process first, with its id in `child`.
+    fn ask(script: &str, patience: Duration) -> (Result<Issue, TrackerError>, String) {
+        let folder = TempDir::new().unwrap();
+        let script = format!("sleep 1000 >/dev/null & echo $! >child; {script}");
+        let setting = format!("/bin/sh -c {}", words::quote(&script));
+        let deadline = Instant::now() + MARGIN + patience;
+        let program = Program::new(&setting, "r.git", folder.path(), deadline).unwrap();
+        let answer = program.resolve(&"42".parse().unwrap());
+        let child = std::fs::read_to_string(folder.path().join("child")).unwrap();
+        (answer, child.trim().to_owned())
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended_with_all_that_it_started() {
+        for script in [
+            "wait",
+            "echo '{\"id\":\"42\",\"state\":\"open\"}'; exec >&-; wait",
+            "trap '' TERM; wait",
+        ] {
+            let (answer, child) = ask(script, Duration::from_secs(1));
+            let error = answer.unwrap_err().to_string();
+            assert!(error.contains("took too long and was ended"), "{error}");
+            assert!(has_ended(&child));
+        }
+    }
+
+    #[test]
+    fn nothing_that_a_program_started_outlives_its_answer() {
+        for script in [
+            "echo '{\"id\":\"42\",\"state\":\"open\"}'",
+            "echo nonsense",
+            "while :; do echo nonsense; done",
+        ] {
+            let (_, child) = ask(script, Duration::from_secs(60));
+            assert!(has_ended(&child), "{script}");
+        }
+    }
+}

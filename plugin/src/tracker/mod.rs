@@ -308,3 +308,107 @@ fn resolve_at_host(host: &dyn Host, repo: &str, typed: &IssueId) -> Result<Issue
     };
     reported::issue(json.as_bytes(), None).map_err(|error| broken(error.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use assert_fs::TempDir;
+    use git_claim_api::access::Access;
+
+    use super::*;
+    use crate::host::{Level, Stream};
+
+    /// A forge that knows the issue 42.
+    struct Forge;
+
+    impl Host for Forge {
+        fn now_ms(&self) -> i64 {
+            0
+        }
+        fn log(&self, _: Level, _: &str) {}
+        fn resolve_repo(&self, _: &str) -> Result<String, HostError> {
+            Err(HostError::NotFound)
+        }
+        fn authorize(&self, _: &str, _: Access) -> bool {
+            false
+        }
+        fn write(&self, _: Stream, _: &[u8]) -> Result<(), HostError> {
+            Ok(())
+        }
+        fn is_cancelled(&self) -> bool {
+            false
+        }
+        fn repo_path(&self, _: &str) -> Result<Option<PathBuf>, HostError> {
+            Ok(None)
+        }
+        fn has_tracker(&self) -> bool {
+            true
+        }
+        fn resolve_issue(&self, repo: &str, issue: &str) -> Result<String, HostError> {
+            assert_eq!(repo, "r.git");
+            match issue {
+                "42" => Ok(r#"{"id":"42","state":"closed","title":"x"}"#.to_owned()),
+                "43" => Ok("{}".to_owned()),
+                "44" => Err(HostError::Failed(-5)),
+                _ => Err(HostError::NotFound),
+            }
+        }
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + std::time::Duration::from_secs(60)
+    }
+
+    #[test]
+    fn a_forge_with_issues_of_its_own_is_asked() {
+        let tracker = Tracker::of(&Forge, "r.git", None, soon()).unwrap();
+        assert_eq!(tracker.name(), "host");
+        let ask = |id: &str| tracker.resolve(&id.parse().unwrap());
+        let issue = ask("42").unwrap();
+        assert_eq!((issue.is_open, issue.title.as_deref()), (false, Some("x")));
+        assert!(matches!(ask("43"), Err(TrackerError::Broken { .. })));
+        assert!(matches!(ask("44"), Err(TrackerError::Broken { .. })));
+        assert!(matches!(ask("45"), Err(TrackerError::NotFound(_))));
+        assert!(matches!(
+            tracker.ready(),
+            Err(TrackerError::NoOrder("host"))
+        ));
+    }
+
+    #[test]
+    fn a_forge_s_own_issues_are_a_tracker_like_any_other() {
+        let folder = TempDir::new().unwrap();
+        let git = git2::Repository::init_bare(folder.path()).unwrap();
+        let repository = Repository::at(folder.path().to_owned());
+        let of = || Tracker::of(&Forge, "r.git", Some(&repository), soon());
+        assert_eq!(of().unwrap().name(), "host");
+        let blob = git.blob(b"").unwrap();
+        git.reference("refs/issues/1", blob, true, "").unwrap();
+        assert!(
+            matches!(of(), Err(TrackerError::Several(found)) if found == ["host", "git-issue"])
+        );
+        let set = |name| {
+            git.config()
+                .unwrap()
+                .set_str("claim.tracker", name)
+                .unwrap()
+        };
+        set("host");
+        assert_eq!(of().unwrap().name(), "host");
+        set("git-issue");
+        assert_eq!(of().unwrap().name(), "git-issue");
+    }
+
+    #[test]
+    fn titles_are_bounded() {
+        let title =
+            |text: &str| Issue::new("1".parse().unwrap(), true, Some(text.to_owned())).title;
+        assert_eq!(title(" "), None);
+        assert_eq!(title(" a b \n").as_deref(), Some("a b"));
+        assert_eq!(
+            title(&"é".repeat(1_000)).map(|title| title.chars().count()),
+            Some(MAX_TITLE)
+        );
+    }
+}
