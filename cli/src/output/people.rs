@@ -95,8 +95,8 @@ pub fn conflict(reply: &ClaimReply, doing: Doing) -> Failure {
                 None => again(&id),
             })
         }
-        (Some(Reason::OtherSession), _) => failure(format!(
-            "issue {id} is claimed by you in another session{}, {}",
+        (Some(Reason::OtherSession), Some(holder)) => failure(format!(
+            "issue {id} is claimed by {holder}, by you in another session{}, {}",
             elsewhere(reply),
             until(reply)
         ))
