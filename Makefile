@@ -37,8 +37,10 @@ lint:
 demo:
 	tests/demo.sh
 
-bench:
-	tests/bench.sh
+# Ratios, measured side by side in one run, and whether they are as they should be.
+bench: all
+	$(CARGO) bench --locked -p git-claim-plugin --bench ledger
+	$(CARGO) bench --locked -p git-claim --bench claims
 
 # Writes the man pages and completions anew from the code.
 docs:

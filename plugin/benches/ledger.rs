@@ -242,7 +242,6 @@ fn one_process(table: &mut Table) {
 fn contention(table: &mut Table) {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("collab.db");
-    drop(SqliteLedger::open(&path).unwrap());
     let mut appender = Appender::in_dir(dir.path());
     let appends_before = appends_in(&mut appender, ROUND / 3);
     let workers: Vec<_> = (0..WORKERS)

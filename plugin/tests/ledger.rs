@@ -223,6 +223,19 @@ fn reading_writes_nothing() {
 }
 
 #[test]
+fn looking_makes_no_ledger() {
+    let forge = Forge::new();
+    for words in ["list r.git", "show r.git 1", "log r.git", "whoami r.git"] {
+        assert_eq!(forge.ask("ann", words).exit, 0, "{words}");
+    }
+    assert_eq!(fs::read_dir(forge.dir.path()).unwrap().count(), 0);
+    // What was looked at in memory is not what is changed then.
+    forge.ask("ann", "acquire r.git 1 --session s1");
+    assert_eq!(forge.ask("bob", "show r.git 1").json()["holder"], "ann");
+    assert_eq!(fs::read_dir(forge.dir.path()).unwrap().count(), 4);
+}
+
+#[test]
 fn nothing_is_changed_after_the_deadline() {
     let forge = Forge::new();
     let mut was_run = false;
@@ -248,8 +261,8 @@ fn whoever_waits_longer_than_its_deadline_changes_nothing() {
 #[test]
 fn the_order_of_tenures_and_the_id_outlive_a_restart() {
     let forge = Forge::new();
-    let id = forge.ledger.id().unwrap();
     forge.ask("ann", "acquire r.git 9 --session s1");
+    let id = forge.ledger.id().unwrap();
     let Forge { dir, ledger, .. } = forge;
     drop(ledger);
     let forge = over(dir);
@@ -262,6 +275,7 @@ fn the_order_of_tenures_and_the_id_outlive_a_restart() {
 #[test]
 fn the_list_of_live_claims_uses_its_index() {
     let forge = Forge::new();
+    forge.ask("ann", "acquire r.git 9 --session s1");
     let other = Connection::open(forge.dir.path().join("collab.db")).unwrap();
     let plan: Vec<String> = other
         .prepare(

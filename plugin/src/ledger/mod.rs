@@ -190,7 +190,8 @@ pub trait Ledger: Send + Sync {
     /// Also where the file is there already.
     fn backup(&self, file: &Path) -> Result<u64, LedgerError>;
 
-    /// The ledger's own random id, minted when it was created.
+    /// The ledger's own random id, minted when it was created: by the first
+    /// change.
     ///
     /// # Errors
     /// [`LedgerError`].

@@ -42,8 +42,8 @@ struct Handle {
 }
 
 impl SqliteLedger {
-    /// Opens the ledger at `path`, an absolute path; creates it if there is
-    /// none, and brings an older server's file up to date.
+    /// Opens the ledger at `path`, an absolute path, and brings an older
+    /// server's file up to date. Where there is none, the first change makes it.
     ///
     /// # Errors
     /// [`LedgerError`]; a file that may not be used is not touched.
@@ -52,8 +52,10 @@ impl SqliteLedger {
             path: path.to_owned(),
             idle: Mutex::default(),
         };
-        let handle = ledger.handle()?;
-        ledger.keep(handle);
+        if file::check(path)? == Found::Ledger {
+            let handle = ledger.handle()?;
+            ledger.keep(handle);
+        }
         Ok(ledger)
     }
 
@@ -75,6 +77,28 @@ impl SqliteLedger {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(handle);
+    }
+
+    /// Lends a connection to `look`, which writes nothing. A ledger that nobody
+    /// has changed yet is not made for it: it looks at an empty one in memory.
+    fn look<T>(
+        &self,
+        look: impl FnOnce(&Connection) -> Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        if file::check(&self.path)? == Found::Nothing {
+            let sql = |error| ledger_error(&self.path, error);
+            let mut empty = Connection::open_in_memory().map_err(sql)?;
+            let transaction = empty.transaction().map_err(sql)?;
+            schema::make(&transaction).map_err(sql)?;
+            return look(&transaction);
+        }
+        self.with(|handle| {
+            let transaction = handle
+                .connection
+                .transaction()
+                .map_err(|error| ledger_error(&self.path, error))?;
+            look(&transaction)
+        })
     }
 
     /// Lends a connection to `work`. One that failed is closed, not kept.
@@ -192,13 +216,9 @@ impl Ledger for SqliteLedger {
         &self,
         look: &mut dyn FnMut(&dyn View) -> Result<(), LedgerError>,
     ) -> Result<(), LedgerError> {
-        self.with(|handle| {
-            let transaction = handle
-                .connection
-                .transaction()
-                .map_err(|error| ledger_error(&self.path, error))?;
+        self.look(|connection| {
             look(&SqliteTransaction {
-                connection: &transaction,
+                connection,
                 path: &self.path,
             })
         })
@@ -277,9 +297,8 @@ impl Ledger for SqliteLedger {
     }
 
     fn id(&self) -> Result<String, LedgerError> {
-        self.with(|handle| {
-            handle
-                .connection
+        self.look(|connection| {
+            connection
                 .query_row("SELECT id FROM ledger", [], |row| row.get(0))
                 .map_err(|error| ledger_error(&self.path, error))
         })

@@ -1,0 +1,226 @@
+//! What a claim costs beside what ssh and a process cost, over a real sshd on
+//! loopback: `make bench`.
+//!
+//! Every figure is the median ratio of two commands run in turn, so that a slow
+//! or a busy machine changes both. The peer beside it is a lock made the other
+//! way that git has: pushing a ref that only one can create.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../support/mod.rs"]
+#[allow(dead_code, unused_imports)] // the tests need more of it
+mod support;
+
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use support::client::Client;
+use support::forge::{Forge, REPO, git};
+use support::{issue, programs};
+
+/// How many pairs each ratio is the median of.
+const PAIRS: usize = 41;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().collect();
+    if let [_, flag, program, rest @ ..] = args.as_slice()
+        && flag == "--peak"
+    {
+        print_peak(program, rest);
+        return ExitCode::SUCCESS;
+    }
+    let forge = Forge::new();
+    let client = forge.client("alice");
+    // Somebody whom sshd lets run anything: `ssh host true`.
+    let plain = forge.person_behind("plain", "restrict").worktree("forge:none");
+    let mut rows = Vec::new();
+    cold(&client, &plain, &mut rows);
+    warm(&client, &plain, &mut rows);
+    server_call(&forge, &mut rows);
+    memory(&forge, &mut rows);
+    println!("{:<44} {:>10} {:>10} {:>9}  target", "a claim", "median", "beside", "measured");
+    for row in &rows {
+        println!("{row}");
+    }
+    if rows.iter().all(Row::is_met) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// One line of the result.
+struct Row {
+    what: String,
+    ours: String,
+    beside: String,
+    measured: f64,
+    /// The most that is allowed, and of what; nothing for a peer.
+    target: Option<(f64, &'static str)>,
+}
+
+impl Row {
+    fn is_met(&self) -> bool {
+        self.target.is_none_or(|(most, _)| self.measured <= most)
+    }
+}
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{:<44} {:>10} {:>10} {:>9.2}  ",
+            self.what, self.ours, self.beside, self.measured
+        )?;
+        match self.target {
+            Some((most, unit)) if self.is_met() => write!(f, "≤ {most} × {unit}"),
+            Some((most, unit)) => write!(f, "≤ {most} × {unit}  MISSED"),
+            None => f.write_str("(the peer)"),
+        }
+    }
+}
+
+/// The time of a command that must succeed.
+fn time(command: &mut Command) -> Duration {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let start = Instant::now();
+    let status = command.status().unwrap();
+    let elapsed = start.elapsed();
+    assert!(status.success(), "{command:?} failed");
+    elapsed
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Runs two commands in turn, and compares them.
+fn compare(
+    what: &str,
+    target: Option<(f64, &'static str)>,
+    mut ours: impl FnMut() -> Duration,
+    mut beside: impl FnMut() -> Duration,
+) -> Row {
+    let pairs: Vec<(f64, f64)> = (0..PAIRS)
+        .map(|_| (ours().as_secs_f64(), beside().as_secs_f64()))
+        .collect();
+    let shown = |value: f64| format!("{:.1} ms", value * 1_000.0);
+    Row {
+        what: what.to_owned(),
+        ours: shown(median(pairs.iter().map(|(ours, _)| *ours).collect())),
+        beside: shown(median(pairs.iter().map(|(_, beside)| *beside).collect())),
+        measured: median(pairs.iter().map(|(ours, beside)| ours / beside).collect()),
+        target,
+    }
+}
+
+fn claim(client: &Client, config: &str) -> Command {
+    let mut command = client.person().std_command("git", client.dir());
+    command.args(["-c", config, "claim", issue::CRASH, "--ttl", "2h"]);
+    command
+}
+
+fn ssh(client: &Client, options: &[&str]) -> Command {
+    let mut command = client.person().std_command("ssh", client.dir());
+    command.args(options).args(["forge", "true"]);
+    command
+}
+
+/// No connection is open: ssh's own start-up and handshake are the floor.
+fn cold(client: &Client, plain: &Client, rows: &mut Vec<Row>) {
+    const NO_PERSIST: &str = "claim.controlPersist=no";
+    rows.push(compare(
+        "git claim, no connection open",
+        Some((1.08, "ssh host true")),
+        || time(&mut claim(client, NO_PERSIST)),
+        || time(&mut ssh(plain, &[])),
+    ));
+    let mut number = 0;
+    rows.push(compare(
+        "git push of a unique commit as a lock",
+        None,
+        || {
+            number += 1;
+            push(client, number)
+        },
+        || time(&mut ssh(plain, &[])),
+    ));
+}
+
+/// A second call within the idle time.
+fn warm(client: &Client, plain: &Client, rows: &mut Vec<Row>) {
+    let socket = plain.person().home().join("run/master");
+    let socket = socket.display().to_string();
+    let mut master = plain.person().std_command("ssh", plain.dir());
+    time(master.args(["-fNMS", &socket, "forge"]));
+    time(&mut claim(client, "claim.controlPersist=60"));
+    rows.push(compare(
+        "git claim, within the idle time",
+        Some((1.3, "ssh -S master host true")),
+        || time(&mut claim(client, "claim.controlPersist=60")),
+        || time(&mut ssh(plain, &["-S", &socket])),
+    ));
+}
+
+/// A lock made by pushing a ref that points at a commit of one's own.
+fn push(client: &Client, number: u32) -> Duration {
+    let dir = client.dir();
+    let tree = git(dir, &["mktree"]);
+    let commit = git(dir, &["commit-tree", &tree, "-m", &format!("lock {number}")]);
+    let mut command = client.person().std_command("git", dir);
+    let refspec = format!("{commit}:refs/locks/{number}");
+    time(command.args(["push", "-q", "origin", &refspec]))
+}
+
+fn server(forge: &Forge, request: &str) -> Command {
+    let mut command = Command::new(programs::server());
+    command
+        .args(["openssh", "--as", "alice", "--config"])
+        .arg(forge.config())
+        .env("SSH_ORIGINAL_COMMAND", request);
+    command
+}
+
+/// One server call from process start to exit, without ssh.
+fn server_call(forge: &Forge, rows: &mut Vec<Row>) {
+    rows.push(compare(
+        "one server call (list), without ssh",
+        Some((4.0, "/bin/true")),
+        || time(&mut server(forge, &format!("collab-lease list {REPO}"))),
+        || time(&mut Command::new("/bin/true")),
+    ));
+}
+
+/// The most memory that the kernel ever saw a server call use.
+fn memory(forge: &Forge, rows: &mut Vec<Row>) {
+    const MIB: f64 = 1024.0 * 1024.0;
+    let request = format!("collab-lease acquire {REPO} {}", issue::CRASH);
+    let call = server(forge, &request);
+    // The kernel tells of all children together, so the call gets a parent of
+    // its own.
+    let mut parent = Command::new(std::env::current_exe().unwrap());
+    parent.arg("--peak").arg(call.get_program()).args(call.get_args());
+    parent.env("SSH_ORIGINAL_COMMAND", &request);
+    let output = parent.output().unwrap();
+    let peak: f64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    rows.push(Row {
+        what: "memory of a server call (acquire)".to_owned(),
+        ours: format!("{:.1} MiB", peak / MIB),
+        beside: "1.0 MiB".to_owned(),
+        measured: peak / MIB,
+        target: Some((15.0, "1 MiB")),
+    });
+}
+
+/// Runs one command and prints the most memory that it used, in bytes.
+fn print_peak(program: &str, args: &[String]) {
+    let mut command = Command::new(program);
+    time(command.args(args));
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
+    println!("{}", usage.max_rss() * 1024);
+}
