@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 say() { printf '== %s\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
-# sshd and ip are where plain users do not look.
+# sshd is where plain users do not look.
 PATH=$PATH:/usr/sbin:/sbin
 
 # program, and the Debian package that has it
@@ -23,7 +23,8 @@ man man-db
 nm binutils
 setpriv util-linux
 zsh zsh
-fish fish'
+fish fish
+sshfs sshfs'
 
 packages=()
 while read -r program package; do
