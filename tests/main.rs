@@ -20,6 +20,8 @@ mod docs;
 #[cfg(test)]
 mod exit_codes;
 #[cfg(test)]
+mod hosts;
+#[cfg(test)]
 mod install;
 #[cfg(test)]
 mod killed;

@@ -24,7 +24,10 @@ nm binutils
 setpriv util-linux
 zsh zsh
 fish fish
-sshfs sshfs'
+sshfs sshfs
+gitolite gitolite3
+unshare util-linux
+ip iproute2'
 
 packages=()
 while read -r program package; do

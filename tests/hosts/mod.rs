@@ -1,0 +1,7 @@
+//! The hosts that people run, set up by the README's own words on a machine of
+//! the test's own.
+
+mod git_shell;
+mod machine;
+mod openssh;
+mod readme;
