@@ -533,7 +533,7 @@ fn chains_of_git_issue_are_joined_by_what_comes_before_what() {
 #[test]
 fn a_chain_without_end_is_given_up() {
     let repo = Repo::new();
-    let import: String = (0..40_000)
+    let import: String = (0..16_000)
         .map(|n| {
             let time = 1_700_000_000 + n;
             format!("commit refs/issues/2222\ncommitter t <t@t> {time} +0000\ndata 1\nx\n\n")

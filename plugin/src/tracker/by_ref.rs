@@ -1,6 +1,7 @@
 //! What the trackers that keep one ref an issue have in common: ids by prefix,
 //! and the oldest first.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 use git_claim_api::ids::{IssueId, MIN_PREFIX};
@@ -87,11 +88,7 @@ impl<'a> ByRef<'a> {
             .starting_with(typed.as_str())
             .map_err(|error| self.broken(&error))?;
         matches.retain(|id, _| typed.stands_for(id.as_str()));
-        let first = matches
-            .keys()
-            .take(NAMED)
-            .map(|id| shown(id, typed))
-            .collect();
+        let first = shown(&matches.keys().take(NAMED).collect::<Vec<_>>());
         let mut matches = matches.into_iter();
         match (matches.next(), matches.next()) {
             (None, _) => Err(TrackerError::NotFound(typed.clone())),
@@ -185,8 +182,15 @@ impl<'a> ByRef<'a> {
     }
 }
 
-/// As much of an id as people see, and more than what was typed.
-fn shown(id: &IssueId, typed: &IssueId) -> String {
-    let length = SHOWN.max(typed.as_str().len() + 2);
-    id.as_str().chars().take(length).collect()
+/// As much of each id as people see, or as it takes to tell them apart.
+fn shown(ids: &[&IssueId]) -> Vec<String> {
+    let cut = |length: usize| -> Vec<String> {
+        ids.iter()
+            .map(|id| id.as_str().chars().take(length).collect())
+            .collect()
+    };
+    (SHOWN..=IssueId::MAX_LENGTH)
+        .map(cut)
+        .find(|shown| shown.iter().collect::<HashSet<_>>().len() == shown.len())
+        .unwrap_or_default()
 }

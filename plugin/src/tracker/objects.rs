@@ -10,7 +10,7 @@ use super::unreadable::Unreadable;
 
 /// What an object costs beside its size, so that very many small ones come to
 /// an end too.
-const OVERHEAD: usize = 512;
+const OVERHEAD: usize = 1024;
 
 /// The objects of a repository, within a budget.
 pub struct Objects<'a> {
