@@ -74,7 +74,7 @@ fn ids_are_full_or_a_unique_prefix_of_four() {
     );
     let said = forge.ask("bob", "acquire app.git ae1c0 --session b");
     assert_eq!(said.exit, 1, "{said:?}");
-    assert!(said.stderr.contains("'ae1c0' could be ae1c"), "{said:?}");
+    assert!(said.stderr.contains("'ae1c0' could be ae1c000, ae1c051;"), "{said:?}");
     assert_eq!(
         forge
             .ask("bob", &format!("acquire app.git {twin} --session b"))
@@ -165,7 +165,7 @@ fn settings_of_the_repository_count() {
         (said.exit, said.stderr.as_str()),
         (
             1,
-            "error: a claim may live for 3600 seconds at most here, not 3601\n"
+            "error: a claim may live for 1h (3600 seconds) at most here, not 3601 seconds\n"
         )
     );
     git(&forge, &["config", "claim.tracker", "jira"]);

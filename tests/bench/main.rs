@@ -199,7 +199,7 @@ fn server_call(forge: &Forge, rows: &mut Vec<Row>) {
 /// The most memory that the kernel ever saw a server call use.
 fn memory(forge: &Forge, rows: &mut Vec<Row>) {
     const MIB: f64 = 1024.0 * 1024.0;
-    let request = format!("collab-lease acquire {REPO} {}", issue::CRASH);
+    let request = format!("collab-lease acquire {REPO} {}", issue::REVIEW);
     let call = server(forge, &request);
     // The kernel tells of all children together, so the call gets a parent of
     // its own.

@@ -134,8 +134,7 @@ pub fn conflict(reply: &ClaimReply, doing: Doing) -> Failure {
         ))
         .hint(held_hint(reply, "`git claim --next` takes another")),
         (_, Some(holder)) => failure(format!(
-            "your claim on {id} is over{}: {holder} has it {}",
-            by_whom(reply),
+            "you do not hold {id}: {holder} has it {}",
             until(reply)
         ))
         .hint(held_hint(reply, "`git claim --next` takes another")),
@@ -307,11 +306,11 @@ mod tests {
             ),
             (Reason::OtherKey, Some("ann"), "by ann with another key"),
             (Reason::Expired, None, "your claim on a1b2c3d4 has run out"),
-            (Reason::Expired, Some("bob"), "is over: bob has it"),
+            (Reason::Expired, Some("bob"), "you do not hold a1b2c3d4: bob has it"),
             (Reason::Released, None, "was released"),
             (Reason::TakenOver, None, "was taken over"),
             (Reason::TakenOver, Some("bob"), "was taken over"),
-            (Reason::StaleToken, Some("bob"), "is over: bob has it"),
+            (Reason::StaleToken, Some("bob"), "you do not hold a1b2c3d4: bob has it"),
             (Reason::StaleToken, None, "nobody does"),
             (
                 Reason::WrongExpectedToken,

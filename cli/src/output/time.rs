@@ -36,10 +36,10 @@ pub fn since(time: Option<&str>, now: &str) -> Option<String> {
     Some(short(u64::try_from(seconds).unwrap_or(0)))
 }
 
-/// What is left of a claim, rounded up as the server does: `in 1h 59m`.
+/// What is left of a claim, never more than there is: `in 1h 59m`.
 pub fn left(milliseconds: i64) -> String {
     let milliseconds = u64::try_from(milliseconds).unwrap_or(0);
-    format!("in {}", short(milliseconds.div_ceil(1_000)))
+    format!("in {}", short(milliseconds / 1_000))
 }
 
 #[cfg(test)]
@@ -75,8 +75,8 @@ mod tests {
             Some("0s")
         );
         assert_eq!(since(None, now), None);
-        assert_eq!(left(7_199_001), "in 2h");
-        assert_eq!(left(7_140_000), "in 1h 59m");
+        assert_eq!(left(7_199_999), "in 1h 59m");
+        assert_eq!(left(7_200_999), "in 2h");
         assert_eq!(left(-5), "in 0s");
     }
 }

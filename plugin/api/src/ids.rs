@@ -91,7 +91,7 @@ checked_text! {
     /// An issue's id, or what a user typed for one: `[A-Za-z0-9][A-Za-z0-9._-]{0,127}`
     /// that git would take as part of a ref.
     IssueId, "an issue id", |text| {
-        plain_id(text, 128)?;
+        plain_id(text, IssueId::MAX_LENGTH)?;
         if text.contains("..") || text.ends_with('.') || text.ends_with(".lock") {
             return Err("git would not take it in a ref (`..`, or `.` or `.lock` at the end)");
         }
@@ -186,6 +186,9 @@ fn plain_id(text: &str, most: usize) -> Result<(), &'static str> {
 }
 
 impl IssueId {
+    /// The most characters that an id has.
+    pub const MAX_LENGTH: usize = 128;
+
     /// Whether this, as a user typed it, may stand for `full`: the same id, or
     /// a prefix of at least 4 characters of a long one (hex or UUID).
     pub fn stands_for(&self, full: &str) -> bool {

@@ -13,6 +13,7 @@ mod verify;
 mod whoami;
 
 use git_claim_api::access::Access;
+use git_claim_api::duration::short;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Session, Ttl};
 use git_claim_api::reply::{ClaimReply, Status};
@@ -279,7 +280,8 @@ fn full_id(admitted: &Admitted<'_>, typed: &IssueId) -> Result<IssueId, Failure>
 fn within(longest: Ttl, ttl: Option<Ttl>) -> Result<(), Failure> {
     match ttl {
         Some(ttl) if ttl > longest => Err(Failure::Refused(format!(
-            "a claim may live for {longest} seconds at most here, not {ttl}"
+            "a claim may live for {} ({longest} seconds) at most here, not {ttl} seconds",
+            short(longest.seconds())
         ))),
         _ => Ok(()),
     }
