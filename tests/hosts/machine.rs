@@ -112,8 +112,13 @@ impl Machine {
 
     /// Does what the README says in `section`, as root in `/root`.
     pub fn follow(&self, section: &str) {
+        self.follow_as("root", section);
+    }
+
+    /// Does what the README says in `section`, as `user` in their home.
+    pub fn follow_as(&self, user: &str, section: &str) {
         for script in readme::commands(section) {
-            self.ok("root", &script);
+            self.ok(user, &script);
         }
     }
 

@@ -2,6 +2,7 @@
 //! the test's own.
 
 mod git_shell;
+mod gitolite;
 mod machine;
 mod openssh;
 mod readme;

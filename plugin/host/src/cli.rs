@@ -1,12 +1,13 @@
 //! The command line of `git-claim-server`, which is the admin's.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 use crate::admin;
+use crate::gitolite;
 use crate::local;
 use crate::openssh::{self, Forced};
 use crate::principal::Name;
@@ -36,6 +37,17 @@ In authorized_keys, on one line:
         /// The key's fingerprint, as AuthorizedKeysCommand gets it in %f.
         #[arg(long, value_name = "SHA256:…")]
         key: Option<Fingerprint>,
+    },
+    /// Serve a request as gitolite's command collab-lease.
+    #[command(after_help = "\
+In LOCAL_CODE/commands/collab-lease, with 'collab-lease', in ENABLE:
+  exec git-claim-server gitolite -- \"$@\"")]
+    Gitolite {
+        #[command(flatten)]
+        settings: SettingsFile,
+        /// The client's words behind the verb.
+        #[arg(last = true, value_name = "WORD")]
+        words: Vec<OsString>,
     },
     /// Serve a request on this machine, as git-claim does for a local path.
     Local {
@@ -97,6 +109,7 @@ fn run(kind: Kind) -> Result<u8, Failure> {
             name,
             key,
         }),
+        Kind::Gitolite { settings, words } => gitolite::run(settings.config.as_deref(), &words),
         Kind::Local { settings } => local::run(settings.config.as_deref()),
         Kind::Check {
             settings,
@@ -154,7 +167,8 @@ mod tests {
     fn an_unknown_kind_or_a_bad_name_is_a_usage_error() {
         for args in [
             vec!["x"],
-            vec!["x", "gitolite"],
+            vec!["x", "github"],
+            vec!["x", "gitolite", "list", "r"],
             vec!["x", "openssh", "--as", "@devs"],
             vec!["x", "openssh", "--as", ""],
             vec!["x", "openssh", "--key", "MD5:00"],

@@ -60,7 +60,7 @@ const EXPOSE: &str = "the administrator of the server sets `ExposeAuthInfo yes` 
 ///
 /// # Errors
 /// A word is not UTF-8.
-fn command(args: impl Iterator<Item = OsString>) -> Result<String, Failure> {
+pub fn command(args: impl Iterator<Item = OsString>) -> Result<String, Failure> {
     let mut command = VERB.to_owned();
     for word in args {
         let word = word

@@ -32,6 +32,12 @@ pub enum BadSettings {
     },
     #[error("settings file {}: {key} is not set", path.display())]
     Unset { path: PathBuf, key: &'static str },
+    #[error("settings file {}: {key} counts for nothing here, as {instead} do; remove it", path.display())]
+    Ignored {
+        path: PathBuf,
+        key: &'static str,
+        instead: &'static str,
+    },
     #[error(
         "no {PLUGIN_FILE} beside the program or in ../lib/git-claim, and claim.plugin is not set"
     )]
@@ -202,6 +208,29 @@ impl Settings {
         rules
             .groups()
             .find(|group| !self.groups.contains_key(*group))
+    }
+
+    /// Makes sure that nobody relies on rules of this file, where `instead`, the
+    /// forge's, are the ones that count.
+    ///
+    /// # Errors
+    /// One of the three lists is set.
+    pub fn without_rules(&self, instead: &'static str) -> Result<(), BadSettings> {
+        let set = [
+            ("claim.read", &self.rules.read),
+            ("claim.write", &self.rules.write),
+            ("claim.admin", &self.rules.admin),
+        ]
+        .into_iter()
+        .find(|(_, list)| list.is_some());
+        match set {
+            None => Ok(()),
+            Some((key, _)) => Err(BadSettings::Ignored {
+                path: self.path.clone(),
+                key,
+                instead,
+            }),
+        }
     }
 
     /// The `[claimUser]` whose key this is.
