@@ -58,8 +58,8 @@ impl<'a> Refs<'a> {
     }
 
     fn is_any_loose(&self) -> Result<bool, Unreadable> {
-        for name in loose(&self.folder())? {
-            if name?.is_some() {
+        for id in loose(&self.folder(), "")? {
+            if id?.is_some() {
                 return Ok(true);
             }
         }
@@ -93,8 +93,8 @@ impl<'a> Refs<'a> {
         let mut ids = BTreeMap::new();
         // Loose ones first: one that git packs meanwhile is in the file before
         // it is gone here.
-        for name in loose(&self.folder())? {
-            if let Some(id) = name?.filter(|id| id.as_str().starts_with(prefix)) {
+        for id in loose(&self.folder(), prefix)? {
+            if let Some(id) = id? {
                 ids.insert(id, None);
             }
         }
@@ -125,22 +125,23 @@ impl<'a> Refs<'a> {
     }
 }
 
-/// The names in a folder of loose refs; `None` for what can't be an issue's.
+/// The ids in a folder of loose refs that begin with `prefix`; `None` for
+/// other names and what can't be an issue's.
 fn loose(
     folder: &Path,
+    prefix: &str,
 ) -> Result<impl Iterator<Item = Result<Option<IssueId>, Unreadable>>, Unreadable> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => Some(entries),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error.into()),
     };
-    Ok(entries.into_iter().flatten().map(|entry| {
+    Ok(entries.into_iter().flatten().map(move |entry| {
         let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_str().filter(|name| name.starts_with(prefix));
         // No issue's id ends with `.lock`, as a ref that is being written does.
-        let id = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
+        let id = name.and_then(|name| name.parse().ok());
         Ok(id.filter(|_| entry.file_type().is_ok_and(|kind| kind.is_file())))
     }))
 }
