@@ -32,4 +32,6 @@ mod local;
 #[cfg(test)]
 mod race;
 #[cfg(test)]
+mod readme;
+#[cfg(test)]
 mod wire;

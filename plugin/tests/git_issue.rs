@@ -74,7 +74,10 @@ fn ids_are_full_or_a_unique_prefix_of_four() {
     );
     let said = forge.ask("bob", "acquire app.git ae1c0 --session b");
     assert_eq!(said.exit, 1, "{said:?}");
-    assert!(said.stderr.contains("'ae1c0' could be ae1c000, ae1c051;"), "{said:?}");
+    assert!(
+        said.stderr.contains("'ae1c0' could be ae1c000, ae1c051;"),
+        "{said:?}"
+    );
     assert_eq!(
         forge
             .ask("bob", &format!("acquire app.git {twin} --session b"))
