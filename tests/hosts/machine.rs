@@ -110,6 +110,11 @@ impl Machine {
         })
     }
 
+    /// A process in the machine's namespaces.
+    pub fn inside(&self) -> u32 {
+        self.inside
+    }
+
     /// Does what the README says in `section`, as root in `/root`.
     pub fn follow(&self, section: &str) {
         self.follow_as("root", section);

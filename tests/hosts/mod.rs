@@ -1,8 +1,11 @@
 //! The hosts that people run, set up by the README's own words on a machine of
 //! the test's own.
 
+mod forge_stub;
+mod forgejo;
 mod git_shell;
 mod gitolite;
+mod lease_server;
 mod machine;
 mod openssh;
 mod readme;

@@ -23,7 +23,7 @@ use git_claim_api::access::Access;
 use git_claim_api::gclaim_has;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use crate::host::{Host, Output, Stream};
+use crate::host::{Host, Output, Stream, Unreadable};
 use crate::log;
 use crate::plugin_file::PluginFile;
 
@@ -176,11 +176,17 @@ impl Plugin {
         String::from_utf8(text).map_err(|_| CallError::Invalid)
     }
 
-    /// Opens the ledger with `settings`, a JSON object.
+    /// Opens the ledger with `settings`, a JSON object. With `has_tracker` the
+    /// plugin asks the host of each request for issues.
     ///
     /// # Errors
     /// The plugin's status and its line about it.
-    pub fn open(&self, settings: &str) -> Result<Instance, OpenError> {
+    pub fn open(&self, settings: &str, has_tracker: bool) -> Result<Instance, OpenError> {
+        let host = if has_tracker {
+            &HOST_WITH_TRACKER
+        } else {
+            &HOST
+        };
         let config = gclaim_config {
             size: size_of_u32::<gclaim_config>(),
             flags: 0,
@@ -189,9 +195,9 @@ impl Plugin {
         let mut line = Vec::new();
         let sink = collector(&mut line);
         let mut instance = ptr::null_mut();
-        // SAFETY: all four outlive the call; the plugin copies HOST, whose
-        // functions are static.
-        let status = unsafe { (self.open)(&HOST.0, &config, &mut instance, &sink) };
+        // SAFETY: all four outlive the call; the plugin copies the host's table,
+        // whose functions are static.
+        let status = unsafe { (self.open)(&host.0, &config, &mut instance, &sink) };
         let opened = CallError::check(status).and_then(|()| {
             if instance.is_null() {
                 Err(CallError::Invalid)
@@ -289,10 +295,10 @@ struct Call<'a> {
     output: &'a dyn Output,
 }
 
-/// The callbacks. `now`, `read`, `cancelled`, `resolve_issue` and `event` are
-/// the optional ones that these loaders leave to the plugin: sshd kills a
-/// session whose client is gone, and issues live in the repository.
-static HOST: HostTable = HostTable(gclaim_host {
+/// The callbacks. `now`, `read`, `cancelled` and `event` are the optional ones
+/// that these loaders leave to the plugin: sshd kills a session whose client is
+/// gone.
+const HOST_CALLBACKS: gclaim_host = gclaim_host {
     size: size_of_u32::<gclaim_host>(),
     abi_minor: GCLAIM_ABI_MINOR,
     ctx: ptr::null_mut(),
@@ -306,6 +312,15 @@ static HOST: HostTable = HostTable(gclaim_host {
     repo_path: Some(on_repo_path),
     resolve_issue: None,
     event: None,
+};
+
+/// What the plugin is handed where issues live in the repository.
+static HOST: HostTable = HostTable(HOST_CALLBACKS);
+
+/// The same for a forge with issues of its own.
+static HOST_WITH_TRACKER: HostTable = HostTable(gclaim_host {
+    resolve_issue: Some(on_resolve_issue),
+    ..HOST_CALLBACKS
 });
 
 struct HostTable(gclaim_host);
@@ -509,6 +524,31 @@ unsafe extern "C" fn on_repo_path(
     unsafe { with_call(call, body) }
 }
 
+unsafe extern "C" fn on_resolve_issue(
+    call: *mut c_void,
+    repo_id: *const c_char,
+    repo_len: usize,
+    issue: *const c_char,
+    issue_len: usize,
+    json: *const gclaim_sink,
+) -> i32 {
+    let body = |call: &Call<'_>| {
+        // SAFETY: the plugin lends both until this returns.
+        let (id, issue) = unsafe { (text(repo_id, repo_len), text(issue, issue_len)) };
+        let (Some(id), Some(issue)) = (id, issue) else {
+            return GCLAIM_ENOTFOUND;
+        };
+        match call.host.resolve_issue(id, issue) {
+            // SAFETY: the sink is the plugin's, for this call.
+            Ok(Some(found)) => unsafe { pour(json, found.as_bytes()) },
+            Ok(None) => GCLAIM_ENOTFOUND,
+            Err(Unreadable) => GCLAIM_EIO,
+        }
+    };
+    // SAFETY: the plugin hands back the request's `call` during exec.
+    unsafe { with_call(call, body) }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
@@ -531,6 +571,14 @@ mod tests {
 
         fn repo_path(&self, repo_id: &str) -> Option<PathBuf> {
             (repo_id == "r.git").then(|| PathBuf::from("/srv/r.git"))
+        }
+
+        fn resolve_issue(&self, _repo_id: &str, issue: &str) -> Result<Option<String>, Unreadable> {
+            match issue {
+                "1" => Ok(Some("{}".to_owned())),
+                "2" => Ok(None),
+                _ => Err(Unreadable),
+            }
         }
     }
 
@@ -571,6 +619,37 @@ mod tests {
         assert_eq!(resolve(b"r"), (GCLAIM_OK, "r.git".to_owned()));
         assert_eq!(resolve(b"other"), (GCLAIM_ENOTFOUND, String::new()));
         assert_eq!(resolve(b"\xff"), (GCLAIM_ENOTFOUND, String::new()));
+    }
+
+    #[test]
+    fn an_issue_is_found_or_not_or_the_tracker_failed() {
+        for (issue, answer, json) in [
+            ("1", GCLAIM_OK, "{}"),
+            ("2", GCLAIM_ENOTFOUND, ""),
+            ("3", GCLAIM_EIO, ""),
+        ] {
+            let mut got = Vec::new();
+            let sink = collector(&mut got);
+            let (id, typed) = ("r.git", issue);
+            let status = as_plugin(&Kept::default(), |call| {
+                // SAFETY: all pointers outlive the call.
+                unsafe {
+                    on_resolve_issue(
+                        call,
+                        id.as_ptr().cast(),
+                        id.len(),
+                        typed.as_ptr().cast(),
+                        typed.len(),
+                        &sink,
+                    )
+                }
+            });
+            assert_eq!(
+                (status, got.as_slice()),
+                (answer, json.as_bytes()),
+                "{issue}"
+            );
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::admin;
+use crate::forgejo;
 use crate::gitolite;
 use crate::local;
 use crate::openssh::{self, Forced};
@@ -48,6 +49,18 @@ In LOCAL_CODE/commands/collab-lease, with 'collab-lease', in ENABLE:
         /// The client's words behind the verb.
         #[arg(last = true, value_name = "WORD")]
         words: Vec<OsString>,
+    },
+    /// Serve claims in front of Forgejo's or Gitea's own command.
+    #[command(after_help = "\
+In the forge's app.ini, in the section [server], on one line:
+  SSH_AUTHORIZED_KEYS_COMMAND_TEMPLATE = /usr/local/bin/git-claim-server forgejo -- \
+{{.AppPath}} --config={{.CustomConf}} serv key-{{.Key.ID}}")]
+    Forgejo {
+        #[command(flatten)]
+        settings: SettingsFile,
+        /// The command that the forge puts into authorized_keys by itself.
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        original: Vec<OsString>,
     },
     /// Serve a request on this machine, as git-claim does for a local path.
     Local {
@@ -110,6 +123,7 @@ fn run(kind: Kind) -> Result<u8, Failure> {
             key,
         }),
         Kind::Gitolite { settings, words } => gitolite::run(settings.config.as_deref(), &words),
+        Kind::Forgejo { settings, original } => forgejo::run(settings.config.as_deref(), &original),
         Kind::Local { settings } => local::run(settings.config.as_deref()),
         Kind::Check {
             settings,
@@ -169,6 +183,8 @@ mod tests {
             vec!["x"],
             vec!["x", "github"],
             vec!["x", "gitolite", "list", "r"],
+            vec!["x", "forgejo"],
+            vec!["x", "forgejo", "serv", "key-1"],
             vec!["x", "openssh", "--as", "@devs"],
             vec!["x", "openssh", "--as", ""],
             vec!["x", "openssh", "--key", "MD5:00"],

@@ -17,7 +17,25 @@ pub trait Host {
 
     /// The absolute path of the repository's git directory.
     fn repo_path(&self, repo_id: &str) -> Option<PathBuf>;
+
+    /// Whether issues live at the host, and not in the repository.
+    fn has_tracker(&self) -> bool {
+        false
+    }
+
+    /// One issue of the host's own tracker, as `resolve_issue` of the ABI gives
+    /// it. `None`: there is none, or not for the principal.
+    ///
+    /// # Errors
+    /// The tracker could not be read.
+    fn resolve_issue(&self, _repo_id: &str, _issue: &str) -> Result<Option<String>, Unreadable> {
+        Ok(None)
+    }
 }
+
+/// The host's own tracker could not be read; the log says why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unreadable;
 
 /// One of a request's two outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

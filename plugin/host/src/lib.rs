@@ -13,6 +13,7 @@ pub mod admin;
 pub mod cli;
 pub mod collab_lease;
 pub mod environment;
+pub mod forgejo;
 pub mod gitolite;
 pub mod host;
 pub mod local;

@@ -103,6 +103,14 @@ enum Wanted<'a> {
     Login,
 }
 
+/// Whether the first word of `command` is the verb.
+pub fn asks_for_claims(command: &[u8]) -> bool {
+    command
+        .split(|byte| *byte == b' ')
+        .find(|word| !word.is_empty())
+        .is_some_and(|word| word == VERB.as_bytes())
+}
+
 /// The commands that git itself sends, without the `git-` in front.
 const SERVICES: [&str; 3] = ["upload-pack", "receive-pack", "upload-archive"];
 
@@ -111,11 +119,7 @@ impl Wanted<'_> {
         let Some(command) = command else {
             return Ok(Wanted::Login);
         };
-        let is_verb = command
-            .split(|byte| *byte == b' ')
-            .find(|word| !word.is_empty())
-            .is_some_and(|word| word == VERB.as_bytes());
-        if is_verb {
+        if asks_for_claims(command) {
             return Ok(Wanted::Claims(command));
         }
         let not_served = || Failure::refused(NOT_SERVED);

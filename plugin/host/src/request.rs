@@ -57,7 +57,12 @@ impl Job<'_> {
     /// It could not be done.
     pub fn run_to(&self, host: &dyn Host, output: &dyn Output) -> Result<u8, Failure> {
         let plugin = load(self.settings)?;
-        let instance = open(&plugin, self.settings, self.ledger.clone())?;
+        let instance = open(
+            &plugin,
+            self.settings,
+            self.ledger.clone(),
+            host.has_tracker(),
+        )?;
         let peer = peer();
         let request = abi::Request {
             command: self.command,
@@ -92,19 +97,26 @@ pub fn version(plugin: &Plugin) -> Option<String> {
     Some(facts.get("version")?.as_str()?.to_owned())
 }
 
-/// Opens the plugin on `ledger`.
+/// Opens the plugin on `ledger`; `has_tracker` as [`Plugin::open`] takes it.
 ///
 /// # Errors
 /// The ledger is busy, out of order, or refused.
-pub fn open(plugin: &Plugin, settings: &Settings, ledger: PathBuf) -> Result<Instance, Failure> {
+pub fn open(
+    plugin: &Plugin,
+    settings: &Settings,
+    ledger: PathBuf,
+    has_tracker: bool,
+) -> Result<Instance, Failure> {
     let settings = serde_json::to_string(&settings.for_plugin(ledger)).map_err(Failure::not_now)?;
-    plugin.open(&settings).map_err(|error| match error {
-        OpenError {
-            status: CallError::Busy,
-            ..
-        } => busy(),
-        error => Failure::not_now(error).hint(ASK_ADMIN),
-    })
+    plugin
+        .open(&settings, has_tracker)
+        .map_err(|error| match error {
+            OpenError {
+                status: CallError::Busy,
+                ..
+            } => busy(),
+            error => Failure::not_now(error).hint(ASK_ADMIN),
+        })
 }
 
 /// What a client can do about a server that is set up wrongly.

@@ -9,6 +9,7 @@ use git_claim_api::duration;
 use git_claim_api::settings::{self as keys, DEFAULT_MAX_TTL, DEFAULT_TTL, Place, PluginSettings};
 
 use crate::access::{Groups, Rules, Who, words};
+use crate::forgejo::settings::ForgejoSettings;
 use crate::principal::Name;
 use crate::ssh_key::Fingerprint;
 use crate::trusted::{TrustedFile, Untrusted};
@@ -70,6 +71,7 @@ pub struct Settings {
     pub groups: Groups,
     /// Whose a key is, by its fingerprint.
     pub users: BTreeMap<String, Name>,
+    pub forgejo: ForgejoSettings,
 }
 
 impl Settings {
@@ -163,13 +165,23 @@ impl Settings {
                 _ => Ok(()),
             };
         }
-        if keys::find(key, Place::Server).is_none() {
+        let is_forgejos = key.starts_with("claimforgejo.");
+        if !is_forgejos && keys::find(key, Place::Server).is_none() {
             return Err(BadSettings::UnknownKey {
                 path: self.path.clone(),
                 key: shown(key),
             });
         }
         match key {
+            "claimforgejo.url" => {
+                self.forgejo.url = Some(value.parse().map_err(|e| bad(format!("{e}")))?);
+            }
+            "claimforgejo.internaltokenfile" => {
+                self.forgejo.internal_token = Some(absolute(value).map_err(bad)?);
+            }
+            "claimforgejo.apitokenfile" => {
+                self.forgejo.api_token = Some(absolute(value).map_err(bad)?);
+            }
             "claim.plugin" => self.plugin = Some(absolute(value).map_err(bad)?),
             "claim.reposdir" => self.repos_dir = Some(absolute(value).map_err(bad)?),
             "claim.ledger" => self.ledger = Some(absolute(value).map_err(bad)?),
@@ -427,6 +439,15 @@ mod tests {
             (
                 &format!("[claimUser \"a\"]\nkey = {PRINT}\n[claimUser \"b\"]\nkey = {PRINT}"),
                 "is a's already",
+            ),
+            ("[claimForgejo]\nurls = x", "unknown key claimforgejo.urls"),
+            (
+                "[claimForgejo]\nurl = https://git.example.org/",
+                "claimforgejo.url: give the forge's LOCAL_ROOT_URL",
+            ),
+            (
+                "[claimForgejo]\napiTokenFile = token",
+                "claimforgejo.apitokenfile: 'token' is not an absolute path",
             ),
             ("[claim\n", "config"),
         ] {

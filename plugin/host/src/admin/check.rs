@@ -124,7 +124,7 @@ impl Check {
             .map_err(Failure::not_now)
             .and_then(|ledger| {
                 check_user(&ledger)?;
-                request::open(&request::load(settings)?, settings, ledger.clone())?;
+                request::open(&request::load(settings)?, settings, ledger.clone(), false)?;
                 Ok(ledger)
             });
         match opened {
