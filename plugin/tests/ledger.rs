@@ -178,6 +178,19 @@ fn a_damaged_row_is_an_error_and_never_free() {
 }
 
 #[test]
+fn a_table_that_lacks_a_column_is_an_error_without_the_statement() {
+    let forge = Forge::new();
+    forge.ask("ann", "acquire r.git 1 --session s1");
+    let other = Connection::open(forge.dir.path().join("collab.db")).unwrap();
+    other
+        .execute_batch("ALTER TABLE leases DROP COLUMN note")
+        .unwrap();
+    let said = forge.ask("ann", "list r.git");
+    assert_eq!(said.exit, 6, "{said:?}");
+    assert!(said.stderr.contains("no such column: note\n"), "{said:?}");
+}
+
+#[test]
 fn nothing_but_the_file_and_its_queue_is_left() {
     let forge = Forge::new();
     forge.ask("ann", "acquire r.git 1 --session s1");

@@ -40,11 +40,19 @@ pub enum LedgerError {
         issue: String,
         what: String,
     },
-    #[error("the ledger {}: {source}", .path.display())]
+    #[error("the ledger {} failed: {}", .path.display(), without_sql(source))]
     Sqlite {
         path: std::path::PathBuf,
         source: rusqlite::Error,
     },
+}
+
+/// What SQLite says, without the statement that it says it of.
+fn without_sql(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// Which live claims to list.
