@@ -462,6 +462,9 @@ fn what_a_client_sends_steers_nothing_and_a_broken_setup_stops_no_git() {
         ("echo '[' >/etc/git-claim/config", "settings file"),
     ] {
         machine.ok("root", breaking);
+        machine
+            .run("git", "git-claim-server check --kind forgejo")
+            .expect(1, "problem: ");
         verb(&machine, "bob", "list acme/app").expect(6, why);
         machine
             .run("bob", "ssh git@localhost git-upload-pack acme/app")

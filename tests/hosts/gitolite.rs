@@ -202,6 +202,15 @@ fn an_option_turns_claims_off() {
     let Some(machine) = machine() else {
         return;
     };
+    let check = |args: &str| {
+        machine.run(
+            "git",
+            &format!("git-claim-server check --kind gitolite {args}"),
+        )
+    };
+    check("acme/app --as bob").expect(0, "ok: bob has write access by gitolite's rules");
+    check("acme/app --as eve").expect(1, "problem: eve may do nothing");
+    check("acme/quiet --as alice").expect(1, "turns claims off; remove it from gitolite.conf");
     verb(&machine, "alice", "acquire acme/quiet 1")
         .expect(1, "error: claims are turned off in acme/quiet.git");
     let ran = verb(&machine, "bob", "acquire acme/quiet 1").expect(1, "");
@@ -292,6 +301,9 @@ fn a_setup_that_is_broken_is_not_now() {
         "git config -f .config/git-claim/config claim.write '*'",
     );
     verb(&machine, "bob", "list acme/app").expect(6, "claim.write counts for nothing here");
+    machine
+        .run("git", "git-claim-server check --kind gitolite")
+        .expect(1, "problem: settings file");
     machine.ok(
         "git",
         "git config -f .config/git-claim/config --unset claim.write",

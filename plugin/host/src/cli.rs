@@ -76,6 +76,9 @@ In the forge's app.ini, in the section [server], on one line:
         /// Say what this principal may do, and why.
         #[arg(long = "as", value_name = "NAME")]
         name: Option<Name>,
+        /// The host that claims are served behind.
+        #[arg(long, value_enum, default_value_t)]
+        kind: admin::check::Kind,
     },
     /// Carry the claims of a repository along to its new name.
     Rename {
@@ -129,7 +132,9 @@ fn run(kind: Kind) -> Result<u8, Failure> {
             settings,
             repo,
             name,
+            kind,
         } => Ok(admin::check::run(
+            kind,
             settings.config.as_deref(),
             repo.as_deref(),
             name.as_ref(),

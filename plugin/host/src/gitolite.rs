@@ -115,15 +115,12 @@ impl Known {
             .resolve(typed)
             .ok_or_else(Failure::repository_not_found)?;
         let name = name(&repo.id).ok_or_else(Failure::repository_not_found)?;
-        // Both at once: each takes Perl a tenth of a second to start.
-        let option = Question::ask(&["git-config", name, OPTION])?;
         let mut rights = Rights::default();
-        let granted = rights.find(need, |access| may(name, user, access))?;
-        let is_off = option.answer()?.is_some_and(|value| value == "off");
-        if granted.is_none() {
+        let seen = see(name, user, need, &mut rights)?;
+        if seen.granted.is_none() {
             return Err(Failure::repository_not_found());
         }
-        if is_off {
+        if seen.is_off {
             return Err(
                 Failure::refused(format!("claims are turned off in {}", repo.id))
                     .hint("`option collab.lease = off` in gitolite.conf does that"),
@@ -136,6 +133,32 @@ impl Known {
             rights: RefCell::new(rights),
         })
     }
+}
+
+/// What gitolite says of a user in a repository.
+#[derive(Debug)]
+pub struct Seen {
+    /// The highest right, as far as it was asked for.
+    pub granted: Option<Access>,
+    /// Whether claims are turned off there.
+    pub is_off: bool,
+}
+
+/// What `user` may do at most in `repo`.
+///
+/// # Errors
+/// It is none of gitolite's, or gitolite could not say.
+pub fn look(repo: &Repo, user: &Name) -> Result<Seen, Failure> {
+    let name = name(&repo.id).ok_or_else(Failure::repository_not_found)?;
+    see(name, user, Access::Admin, &mut Rights::default())
+}
+
+fn see(name: &str, user: &Name, need: Access, rights: &mut Rights) -> Result<Seen, Failure> {
+    // Both at once: each takes Perl a tenth of a second to start.
+    let option = Question::ask(&["git-config", name, OPTION])?;
+    let granted = rights.find(need, |access| may(name, user, access))?;
+    let is_off = option.answer()?.is_some_and(|value| value == "off");
+    Ok(Seen { granted, is_off })
 }
 
 impl Site<'_> {

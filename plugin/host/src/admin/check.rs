@@ -13,6 +13,8 @@ use git_claim_api::verb::Request;
 use super::{ask, check_user, say};
 use crate::abi::Plugin;
 use crate::access::Rules;
+use crate::forgejo::api::Api;
+use crate::gitolite;
 use crate::plugin_file::PluginFile;
 use crate::principal::Name;
 use crate::repo_config::RepoConfig;
@@ -22,10 +24,22 @@ use crate::request;
 use crate::settings::Settings;
 use crate::site;
 
+/// Whose rules say who may do what.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    #[default]
+    Openssh,
+    Gitolite,
+    Forgejo,
+}
+
 /// Looks at the setup, at `repo` and at what `name` may do there, and gives 1
 /// if anything is wrong.
-pub fn run(config: Option<&Path>, repo: Option<&str>, name: Option<&Name>) -> u8 {
-    let mut check = Check::default();
+pub fn run(kind: Kind, config: Option<&Path>, repo: Option<&str>, name: Option<&Name>) -> u8 {
+    let mut check = Check {
+        kind,
+        has_problem: false,
+    };
     check.everything(config, repo, name);
     let exit = if check.has_problem {
         Exit::Error
@@ -35,8 +49,8 @@ pub fn run(config: Option<&Path>, repo: Option<&str>, name: Option<&Name>) -> u8
     exit.code()
 }
 
-#[derive(Default)]
 struct Check {
+    kind: Kind,
     has_problem: bool,
 }
 
@@ -61,6 +75,9 @@ impl Check {
             }
         };
         self.ok(&format!("settings file {}", settings.path.display()));
+        if self.kind == Kind::Forgejo {
+            return self.forgejo(&settings, repo.is_some() || name.is_some());
+        }
         let repos = self.repos(&settings);
         let plugin_loads = self.plugin(&settings);
         let ledger_opens = plugin_loads && self.ledger(&settings);
@@ -74,8 +91,72 @@ impl Check {
         let own = found
             .as_ref()
             .and_then(|repo| self.own_config(&settings, repo));
-        if repo.is_none() || own.is_some() {
-            self.access(&settings, own.unwrap_or_default(), name);
+        match self.kind {
+            Kind::Gitolite => {
+                self.no_rules(&settings, own.as_ref(), "gitolite's own rules");
+                if let (Some(repo), Some(name)) = (&found, name) {
+                    self.gitolite(repo, name);
+                }
+            }
+            Kind::Openssh | Kind::Forgejo if repo.is_none() || own.is_some() => {
+                self.access(&settings, own.unwrap_or_default(), name);
+            }
+            Kind::Openssh | Kind::Forgejo => {}
+        }
+    }
+
+    /// What can be looked at without a key: the forge says the rest.
+    fn forgejo(&mut self, settings: &Settings, asks_for_rights: bool) {
+        if settings.repos_dir.is_some() {
+            self.repos(settings);
+        }
+        if self.plugin(settings) {
+            self.ledger(settings);
+        }
+        self.no_rules(settings, None, "the forge's own rights");
+        match Api::secrets(&settings.forgejo) {
+            Ok(url) => self.ok(&format!("the tokens for {url} can be read")),
+            Err(failure) => self.problem(&failure.error, "see [claimForgejo] in the settings file"),
+        }
+        if asks_for_rights {
+            self.problem(
+                "the forge tells rights only to a key",
+                "ask with that key: `ssh git@host collab-lease whoami OWNER/REPO`",
+            );
+        }
+    }
+
+    /// Where `instead` count, rules of ours would be ones that are ignored.
+    fn no_rules(&mut self, settings: &Settings, own: Option<&Rules>, instead: &'static str) {
+        if let Err(error) = settings.without_rules(instead) {
+            return self.problem(&error.to_string(), "nothing is served until then");
+        }
+        if own.is_some_and(|own| *own != Rules::default()) {
+            return self.problem(
+                &format!("the repository's config has rules, and {instead} count instead"),
+                "remove claim.read, claim.write and claim.admin there",
+            );
+        }
+        self.ok(&format!("{instead} say who may do what"));
+    }
+
+    fn gitolite(&mut self, repo: &Repo, name: &Name) {
+        match gitolite::look(repo, name) {
+            Err(failure) => self.problem(&failure.error, "run this as gitolite's user"),
+            Ok(seen) if seen.is_off => self.problem(
+                &format!("{}: `option collab.lease = off` turns claims off", repo.id),
+                "remove it from gitolite.conf",
+            ),
+            Ok(seen) => match seen.granted {
+                Some(access) => self.ok(&format!(
+                    "{name} has {} access by gitolite's rules",
+                    access.name()
+                )),
+                None => self.problem(
+                    &format!("{name} may do nothing, and reads \"repository not found\""),
+                    "see `gitolite access -s` for the rules that count",
+                ),
+            },
         }
     }
 

@@ -129,18 +129,15 @@ pub struct Api<'a> {
     end: Instant,
 }
 
-/// An answer: the status, and the body.
-struct Answer {
-    status: u16,
-    body: Vec<u8>,
+/// Where the forge is, and what opens it.
+struct Secrets<'a> {
+    url: &'a LocalUrl,
+    internal: Token,
+    public: Option<Token>,
 }
 
-impl<'a> Api<'a> {
-    /// The API of `settings`, for the owner of `key`.
-    ///
-    /// # Errors
-    /// A setting is missing, or a token cannot be read.
-    pub fn new(settings: &'a ForgejoSettings, key: KeyId) -> Result<Self, Failure> {
+impl<'a> Secrets<'a> {
+    fn read(settings: &'a ForgejoSettings) -> Result<Self, Failure> {
         let unset = |key: &str| Failure::not_now(format!("{key} is not set"));
         let url = settings
             .url
@@ -150,6 +147,31 @@ impl<'a> Api<'a> {
             .internal_token
             .as_deref()
             .ok_or_else(|| unset("claimForgejo.internalTokenFile"))?;
+        Ok(Secrets {
+            url,
+            internal: Token::read(internal)?,
+            public: settings.api_token.as_deref().map(Token::read).transpose()?,
+        })
+    }
+}
+
+/// An answer: the status, and the body.
+struct Answer {
+    status: u16,
+    body: Vec<u8>,
+}
+
+impl<'a> Api<'a> {
+    /// The API of `settings`, for the owner of `key`; nothing is asked yet.
+    ///
+    /// # Errors
+    /// A setting is missing, or a token cannot be read.
+    pub fn new(settings: &'a ForgejoSettings, key: KeyId) -> Result<Self, Failure> {
+        let Secrets {
+            url,
+            internal,
+            public,
+        } = Secrets::read(settings)?;
         let agent = Agent::config_builder()
             // Else a client that may set `http_proxy` would get the tokens.
             .proxy(None)
@@ -160,12 +182,21 @@ impl<'a> Api<'a> {
             .into();
         Ok(Api {
             url,
-            internal: Token::read(internal)?,
-            public: settings.api_token.as_deref().map(Token::read).transpose()?,
+            internal,
+            public,
             key,
             agent,
             end: Instant::now() + PATIENCE,
         })
+    }
+
+    /// Makes sure that the settings are whole and the tokens can be read; gives
+    /// the forge's URL.
+    ///
+    /// # Errors
+    /// A setting is missing, or a token cannot be read.
+    pub fn secrets(settings: &ForgejoSettings) -> Result<&LocalUrl, Failure> {
+        Ok(Secrets::read(settings)?.url)
     }
 
     /// Whether issues are the forge's.
