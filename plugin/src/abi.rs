@@ -30,7 +30,7 @@ use git_claim_api::verb::SUBVERBS;
 use git_claim_api::{REQUEST_DEADLINE_MS, VERB, gclaim_has};
 use serde_json::json;
 
-use crate::host::{Host, HostError, Level, Stream};
+use crate::host::{Host, HostError, Input, Level, Stream};
 use crate::ledger::{LedgerError, SqliteLedger};
 use crate::server::{Asker, Server};
 
@@ -525,6 +525,29 @@ impl Host for CallHost<'_> {
         }
     }
 
+    fn read(&self, buffer: &mut [u8]) -> Result<Input, HostError> {
+        let Some(read) = self.host.read else {
+            return Ok(Input::End);
+        };
+        let mut got = 0;
+        // SAFETY: see above; the host writes `buffer.len()` bytes at most.
+        let status = unsafe {
+            read(
+                self.call,
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                &raw mut got,
+            )
+        };
+        match status {
+            GCLAIM_OK if got == 0 => Ok(Input::End),
+            GCLAIM_OK if got <= buffer.len() => Ok(Input::Bytes(got)),
+            GCLAIM_OK => Err(HostError::Failed(GCLAIM_EINVAL)),
+            GCLAIM_EBUSY => Ok(Input::NotYet),
+            status => Err(HostError::Failed(status)),
+        }
+    }
+
     fn is_cancelled(&self) -> bool {
         // SAFETY: see above.
         self.host
@@ -568,6 +591,21 @@ impl Host for CallHost<'_> {
             }
         })?;
         utf8(json)
+    }
+
+    fn hears_events(&self) -> bool {
+        self.host.event.is_some()
+    }
+
+    fn event(&self, json: &str) -> Result<(), HostError> {
+        let Some(event) = self.host.event else {
+            return Ok(());
+        };
+        // SAFETY: see above.
+        match unsafe { event(self.call, json.as_ptr().cast(), json.len()) } {
+            GCLAIM_OK => Ok(()),
+            status => Err(HostError::Failed(status)),
+        }
     }
 }
 

@@ -20,6 +20,16 @@ pub enum Stream {
     Stderr,
 }
 
+/// What there is to read of what the peer sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// So many bytes were read, at least one.
+    Bytes(usize),
+    /// Nothing for now; the host does not wait any longer.
+    NotYet,
+    End,
+}
+
 /// How much a line in the host's log matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
@@ -49,6 +59,14 @@ pub trait Host {
     /// The peer has gone.
     fn write(&self, stream: Stream, data: &[u8]) -> Result<(), HostError>;
 
+    /// Reads some of what the peer sends. A host that cannot is at the end.
+    ///
+    /// # Errors
+    /// The peer has gone.
+    fn read(&self, _buffer: &mut [u8]) -> Result<Input, HostError> {
+        Ok(Input::End)
+    }
+
     /// Whether the peer has gone or the host is stopping.
     fn is_cancelled(&self) -> bool;
 
@@ -67,4 +85,17 @@ pub trait Host {
     /// # Errors
     /// [`HostError::NotFound`]: there is no such issue, or no tracker.
     fn resolve_issue(&self, repo: &str, issue: &str) -> Result<String, HostError>;
+
+    /// Whether the host wants to be told of changes.
+    fn hears_events(&self) -> bool {
+        false
+    }
+
+    /// Tells the host of a change that is durable, as JSON.
+    ///
+    /// # Errors
+    /// The host's; it changes nothing.
+    fn event(&self, _json: &str) -> Result<(), HostError> {
+        Ok(())
+    }
 }

@@ -4,6 +4,8 @@
 //! ```text
 //! abi        the C ABI: the only unsafe code, and where panics stop
 //! host       what the plugin asks of the forge, as a trait
+//! input      the lines that a peer sends
+//! brought    what a push brought to the default branch
 //! server     one request: parse, authorise, hand to a verb, print
 //!   verbs    one file a subverb: load, decide, store, reply
 //!   view     a claim as the one who asks may see it
@@ -17,8 +19,10 @@ compile_error!("git-claim-plugin must be built with panic=unwind: a panic may no
 
 #[allow(unsafe_code)] // the C ABI; denied everywhere else
 pub mod abi;
+mod brought;
 pub mod claim;
 pub mod host;
+mod input;
 pub mod ledger;
 mod random;
 mod repository;

@@ -5,7 +5,8 @@ use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use git_claim_api::duration::parse_ttl;
-use git_claim_api::ids::{Branch, Oid, Ttl};
+use git_claim_api::ids::{Branch, Invalid, Oid, Ttl};
+use git_claim_api::push::Fence;
 
 /// Why something in the repository can't be used.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -42,6 +43,15 @@ pub struct RepositorySettings {
     pub default_ttl: Option<Ttl>,
 }
 
+/// What a repository's own config says of pushes. Apart from the rest, so that
+/// a mistake in one of them is in nobody else's way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PushSettings {
+    pub fence: Fence,
+    /// Whether trailers of commits on the default branch end claims.
+    pub close_trailers: bool,
+}
+
 impl Repository {
     /// The repository whose git directory is `path`; nothing is opened yet.
     pub fn at(path: PathBuf) -> Repository {
@@ -74,17 +84,37 @@ impl Repository {
     /// # Errors
     /// A value that is none.
     pub fn settings(&self) -> Result<RepositorySettings, RepositoryError> {
-        let config = self.path.join("config");
-        if !config.exists() {
+        let Some(config) = self.config()? else {
             return Ok(RepositorySettings::default());
-        }
-        let config = git2::Config::open(&config)?;
+        };
         Ok(RepositorySettings {
             tracker: text(&config, "claim.tracker")?,
             tracker_command: text(&config, "claim.trackerCommand")?,
             max_ttl: ttl(&config, "claim.maxTtl")?,
             default_ttl: ttl(&config, "claim.defaultTtl")?,
         })
+    }
+
+    /// The settings for pushes in the repository's own config file.
+    ///
+    /// # Errors
+    /// A value that is none.
+    pub fn push_settings(&self) -> Result<PushSettings, RepositoryError> {
+        let Some(config) = self.config()? else {
+            return Ok(PushSettings::default());
+        };
+        Ok(PushSettings {
+            fence: fence(&config)?,
+            close_trailers: switch(&config, "claim.closeTrailers")?,
+        })
+    }
+
+    fn config(&self) -> Result<Option<git2::Config>, RepositoryError> {
+        let config = self.path.join("config");
+        if !config.exists() {
+            return Ok(None);
+        }
+        Ok(Some(git2::Config::open(&config)?))
     }
 
     /// Whether git on the server takes push options for this repository.
@@ -103,14 +133,35 @@ impl Repository {
         }
     }
 
-    /// Whether `branch` is the default branch: the one that HEAD names.
+    /// The default branch: the one that HEAD names, be it there or not.
+    ///
+    /// # Errors
+    /// The repository can't be read.
+    pub fn default_branch(&self) -> Result<Option<String>, RepositoryError> {
+        let head = self.git()?.find_reference("HEAD")?;
+        let target = head.symbolic_target().ok().flatten();
+        let branch = target.and_then(|name| name.strip_prefix("refs/heads/"));
+        Ok(branch.map(str::to_owned))
+    }
+
+    /// Whether `branch` is the default branch.
     ///
     /// # Errors
     /// The repository can't be read.
     pub fn is_default_branch(&self, branch: &Branch) -> Result<bool, RepositoryError> {
-        let head = self.git()?.find_reference("HEAD")?;
-        let target = head.symbolic_target().ok().flatten();
-        Ok(target.and_then(|name| name.strip_prefix("refs/heads/")) == Some(branch.as_str()))
+        Ok(self.default_branch()?.as_deref() == Some(branch.as_str()))
+    }
+
+    /// Where the default branch stands, if it is there.
+    ///
+    /// # Errors
+    /// The repository can't be read.
+    pub fn head(&self) -> Result<Option<Oid>, RepositoryError> {
+        match self.git()?.refname_to_id("HEAD") {
+            Ok(oid) => Ok(oid.to_string().parse().ok()),
+            Err(error) if error.code() == git2::ErrorCode::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Where `branch` stands.
@@ -132,6 +183,33 @@ fn text(config: &git2::Config, key: &'static str) -> Result<Option<String>, Repo
         Err(error) if error.code() == git2::ErrorCode::NotFound => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// A setting that is yes or no, as git reads one; no unless set.
+fn switch(config: &git2::Config, key: &'static str) -> Result<bool, RepositoryError> {
+    let Some(value) = text(config, key)? else {
+        return Ok(false);
+    };
+    git2::Config::parse_bool(&value).map_err(|error| RepositoryError::Setting {
+        key,
+        value,
+        why: error.message().to_owned(),
+    })
+}
+
+fn fence(config: &git2::Config) -> Result<Fence, RepositoryError> {
+    const KEY: &str = "claim.fence";
+
+    let Some(value) = text(config, KEY)? else {
+        return Ok(Fence::default());
+    };
+    value
+        .parse()
+        .map_err(|error: Invalid| RepositoryError::Setting {
+            key: KEY,
+            value,
+            why: error.to_string(),
+        })
 }
 
 fn ttl(config: &git2::Config, key: &'static str) -> Result<Option<Ttl>, RepositoryError> {

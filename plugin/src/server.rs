@@ -5,14 +5,16 @@ use std::time::Instant;
 
 use git_claim_api::access::Access;
 use git_claim_api::exit::Exit;
-use git_claim_api::ids::{Session, Ttl};
+use git_claim_api::ids::{IssueId, Session, Ttl};
 use git_claim_api::settings::PluginSettings;
 use git_claim_api::text::{escape, json_line};
 use git_claim_api::verb::{BadCommand, RepoArg, Request};
 use serde::Serialize;
 
-use crate::claim::{Caller, Now};
+use crate::claim::change::{self, Scene};
+use crate::claim::{Caller, Claim, Ended, Now};
 use crate::host::{Host, HostError, Level, Stream};
+use crate::input::BadInput;
 use crate::ledger::{Ledger, LedgerError};
 use crate::repository::{Repository, RepositoryError};
 use crate::tracker::{Tracker, TrackerError};
@@ -62,6 +64,15 @@ impl From<TrackerError> for Failure {
             TrackerError::Broken { .. } | TrackerError::Late(_) | TrackerError::Repository(_) => {
                 Failure::NotNow(error.to_string())
             }
+        }
+    }
+}
+
+impl From<BadInput> for Failure {
+    fn from(error: BadInput) -> Failure {
+        match error {
+            BadInput::Gone => Failure::Gone,
+            _ => Failure::Refused(error.to_string()),
         }
     }
 }
@@ -173,6 +184,11 @@ impl<'a> Call<'a> {
         self.server.settings
     }
 
+    /// The host.
+    pub fn host(&self) -> &'a dyn Host {
+        self.server.host
+    }
+
     /// The principal that asks.
     pub fn asker(&self) -> Asker<'a> {
         self.asker
@@ -263,6 +279,27 @@ impl Admitted<'_> {
             profile: self.call.asker.key.map(str::to_owned),
             session: session.cloned(),
             access: self.access,
+        }
+    }
+
+    /// Tells the host of a change that is durable.
+    pub fn announce(&self, issue: &IssueId, before: &Claim, after: &Claim, ended: Option<&Ended>) {
+        let host = self.call.server.host;
+        if !host.hears_events() {
+            return;
+        }
+        let scene = Scene {
+            repo: &self.repo,
+            issue,
+            now: self.call.time(),
+            session: &|tenure| tenure.session.as_ref().map(ToString::to_string),
+        };
+        for event in change::events(scene, before, after, ended) {
+            let told = json_line(&event).map(|json| host.event(&json));
+            if !matches!(told, Ok(Ok(()))) {
+                let line = format!("{}: a hook was not told of a change: {told:?}", self.repo);
+                self.call.warn(&line);
+            }
         }
     }
 

@@ -3,9 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod events;
+mod fence;
 mod git_issue;
 mod ledger;
 mod model;
+mod settle;
 mod support;
 mod trackers;
 mod verb;

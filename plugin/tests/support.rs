@@ -2,13 +2,15 @@
 //! repositories, and users with fixed rights.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use assert_fs::TempDir;
 use git_claim_api::access::Access;
+use git_claim_api::push::Push;
 use git_claim_api::settings::PluginSettings;
-use git_claim_plugin::host::{Host, HostError, Level, Stream};
+use git_claim_plugin::host::{Host, HostError, Input, Level, Stream};
 use git_claim_plugin::ledger::SqliteLedger;
 use git_claim_plugin::server::{Asker, Server};
 use serde_json::Value;
@@ -43,6 +45,9 @@ struct TestHost {
     user: RefCell<String>,
     repos: Vec<(String, Option<PathBuf>)>,
     out: RefCell<[Vec<u8>; 2]>,
+    /// What the peer sends, piece by piece.
+    input: RefCell<VecDeque<Vec<u8>>>,
+    events: RefCell<Vec<Value>>,
 }
 
 impl Forge {
@@ -72,6 +77,8 @@ impl Forge {
                 user: RefCell::default(),
                 repos,
                 out: RefCell::default(),
+                input: RefCell::default(),
+                events: RefCell::default(),
             },
         }
     }
@@ -93,6 +100,27 @@ impl Forge {
 
     pub fn ask_as_host(&self, words: &str) -> Said {
         self.exec("host", "", &format!("collab-lease {words}"), true)
+    }
+
+    /// The hook `subverb` about a push to `repo`.
+    pub fn hook(&self, subverb: &str, repo: &str, push: &Push) -> Said {
+        let lines = push
+            .facts()
+            .map(|fact| format!("{}\n", serde_json::to_string(&fact).unwrap()));
+        let lines: String = lines.collect();
+        self.sends(lines.as_bytes());
+        self.ask_as_host(&format!("{subverb} {repo}"))
+    }
+
+    /// Lets the peer of the next request send this.
+    pub fn sends(&self, bytes: &[u8]) {
+        let pieces = bytes.chunks(1_000).map(<[u8]>::to_vec);
+        self.host.input.borrow_mut().extend(pieces);
+    }
+
+    /// The events since the last look.
+    pub fn events(&self) -> Vec<Value> {
+        self.host.events.take()
     }
 
     fn exec(&self, user: &str, key: &str, command: &str, is_host: bool) -> Said {
@@ -151,6 +179,16 @@ impl Host for TestHost {
         Ok(())
     }
 
+    fn read(&self, buffer: &mut [u8]) -> Result<Input, HostError> {
+        match self.input.borrow_mut().pop_front() {
+            None => Ok(Input::End),
+            Some(piece) => {
+                buffer[..piece.len()].copy_from_slice(&piece);
+                Ok(Input::Bytes(piece.len()))
+            }
+        }
+    }
+
     fn is_cancelled(&self) -> bool {
         false
     }
@@ -166,6 +204,16 @@ impl Host for TestHost {
 
     fn resolve_issue(&self, _: &str, _: &str) -> Result<String, HostError> {
         Err(HostError::NotFound)
+    }
+
+    fn hears_events(&self) -> bool {
+        true
+    }
+
+    fn event(&self, json: &str) -> Result<(), HostError> {
+        let event = serde_json::from_str(json).unwrap();
+        self.events.borrow_mut().push(event);
+        Ok(())
     }
 }
 

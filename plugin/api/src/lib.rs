@@ -8,9 +8,11 @@
 pub mod abi;
 pub mod access;
 pub mod duration;
+pub mod event;
 pub mod exit;
 pub mod ids;
 pub mod lock;
+pub mod push;
 pub mod reply;
 pub mod settings;
 pub mod text;

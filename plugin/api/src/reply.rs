@@ -370,6 +370,39 @@ pub struct HostReply {
     pub rows: u64,
 }
 
+/// The reply to `fence`. Exit 0: the push may pass; 4: it is refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FenceReply {
+    /// `passed`, `warned` or `refused`.
+    pub status: String,
+    pub objections: Vec<Objection>,
+}
+
+/// What is wrong with a push, for the one who pushes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Objection {
+    pub error: String,
+    pub hint: String,
+}
+
+/// The reply to `settle`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettleReply {
+    /// Always `settled`.
+    pub status: String,
+    pub ended: Vec<Settled>,
+}
+
+/// A claim that a push has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settled {
+    pub issue: String,
+    pub token: u64,
+    pub holder: String,
+    pub how: End,
+    pub why: String,
+}
+
 /// Whether `reply` is one of ours: a JSON object with `status`, `leases` or
 /// `error`. Anything else came from a program that does not know the verb.
 pub fn is_ours(reply: &serde_json::Value) -> bool {

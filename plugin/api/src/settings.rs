@@ -60,7 +60,7 @@ use Place::{Client, Repository, Server};
 
 /// Every key in the section `claim`, without those of `[claimGroup "…"]`
 /// (`member`), `[claimUser "…"]` (`key`) and `[remote "…"]` (`claimUrl`).
-pub const KEYS: [Key; 14] = [
+pub const KEYS: [Key; 15] = [
     key(
         "claim.remote",
         "claim.remote",
@@ -144,6 +144,12 @@ pub const KEYS: [Key; 14] = [
         "claim.fence",
         &[Repository],
         "what a push with a stale token meets: `on`, `off`, `warn` or `strict`",
+    ),
+    key(
+        "claim.closetrailers",
+        "claim.closeTrailers",
+        &[Repository],
+        "whether a commit that comes to the default branch ends the claims that it names in `Closes:`, `Fixes:` or `Fixes-Issue:`; off unless set",
     ),
 ];
 

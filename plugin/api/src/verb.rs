@@ -151,6 +151,15 @@ pub enum Request {
     Backup {
         file: Text,
     },
+    /// For the host alone: may the push that is told line by line pass?
+    Fence {
+        repo: RepoArg,
+    },
+    /// For the host alone: end the claims that the push, which is told line by
+    /// line, has done with.
+    Settle {
+        repo: RepoArg,
+    },
 }
 
 /// Why a command is refused before anything was looked at.
@@ -193,7 +202,7 @@ pub const SUBVERBS: [&str; 11] = [
 ];
 
 /// The subverbs that are the host's own, with [`crate::abi::GCLAIM_REQUEST_HOST`].
-pub const HOST_SUBVERBS: [&str; 2] = ["rename", "backup"];
+pub const HOST_SUBVERBS: [&str; 4] = ["rename", "backup", "fence", "settle"];
 
 /// One option: its name and whether a value follows.
 type Opt = (&'static str, bool);
@@ -222,7 +231,7 @@ struct Shape {
     options: &'static [Opt],
 }
 
-const SHAPES: [Shape; 13] = [
+const SHAPES: [Shape; 15] = [
     Shape {
         name: "acquire",
         words: &["a repository", "an issue"],
@@ -319,6 +328,18 @@ const SHAPES: [Shape; 13] = [
     Shape {
         name: "backup",
         words: &["a file"],
+        required: 1,
+        options: &[],
+    },
+    Shape {
+        name: "fence",
+        words: &["a repository"],
+        required: 1,
+        options: &[],
+    },
+    Shape {
+        name: "settle",
+        words: &["a repository"],
         required: 1,
         options: &[],
     },
@@ -595,6 +616,8 @@ impl Request {
                 old: s.word()?,
                 new: s.word()?,
             },
+            "fence" => Request::Fence { repo: s.word()? },
+            "settle" => Request::Settle { repo: s.word()? },
             // `Sorted::new` knows no other.
             _ => Request::Backup {
                 file: words::decode(&s.words.next().unwrap_or_default())?.parse()?,
@@ -705,7 +728,9 @@ impl Request {
                     line.word(repo.as_str());
                 }
             }
-            Request::Serve { repo } => line.word(repo.as_str()),
+            Request::Serve { repo } | Request::Fence { repo } | Request::Settle { repo } => {
+                line.word(repo.as_str());
+            }
             Request::Rename { old, new } => {
                 line.word(old.as_str());
                 line.word(new.as_str());
@@ -731,6 +756,8 @@ impl Request {
             Request::Serve { .. } => "serve",
             Request::Rename { .. } => "rename",
             Request::Backup { .. } => "backup",
+            Request::Fence { .. } => "fence",
+            Request::Settle { .. } => "settle",
         }
     }
 
@@ -749,7 +776,10 @@ impl Request {
             | Request::Recover { repo, .. }
             | Request::Serve { repo } => Some(repo),
             Request::Whoami { repo } => repo.as_ref(),
-            Request::Rename { .. } | Request::Backup { .. } => None,
+            Request::Rename { .. }
+            | Request::Backup { .. }
+            | Request::Fence { .. }
+            | Request::Settle { .. } => None,
         }
     }
 
@@ -846,7 +876,9 @@ collab-lease whoami
 collab-lease whoami r.git
 collab-lease serve r.git
 collab-lease rename old.git new.git
-collab-lease backup /var/backup/a%20b.db";
+collab-lease backup /var/backup/a%20b.db
+collab-lease fence acme/app.git
+collab-lease settle acme/app.git";
 
     #[test]
     fn writing_undoes_reading() {

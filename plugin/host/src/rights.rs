@@ -22,7 +22,12 @@ pub fn most_needed(request: &Request) -> Access {
         | Request::Recover { .. }
         | Request::Serve { .. } => Access::Write,
         // Tells what one may do at most.
-        Request::Whoami { .. } | Request::Rename { .. } | Request::Backup { .. } => Access::Admin,
+        Request::Whoami { .. } => Access::Admin,
+        // The host's own, which no right of a user counts for.
+        Request::Rename { .. }
+        | Request::Backup { .. }
+        | Request::Fence { .. }
+        | Request::Settle { .. } => Access::Admin,
     }
 }
 

@@ -3,11 +3,14 @@
 //! SQL.
 
 mod acquire;
+pub mod change;
 mod conflict;
+pub mod fence;
 pub mod record;
 mod recover;
 mod release;
 mod renew;
+mod settle;
 mod verify;
 
 use git_claim_api::access::Access;
@@ -20,6 +23,7 @@ pub use conflict::{Conflict, Refusal};
 pub use recover::{Recover, RecoveryRefusal, recover};
 pub use release::{Release, release};
 pub use renew::{Renew, renew};
+pub use settle::{Settle, settle};
 pub use verify::{Verify, verify};
 
 /// The server's time, in milliseconds since the Unix epoch.
@@ -103,7 +107,8 @@ pub struct Bound {
     pub worktree: String,
     /// The client's machine, for people to read.
     pub machine: String,
-    /// Where the branch stood when the claim was bound, if it was there.
+    /// Where the branch stood when the claim was bound; where the default
+    /// branch did, if it was not there.
     pub base: Option<Oid>,
     pub minted: Minted,
 }

@@ -94,6 +94,14 @@ pub trait View {
         request: &RequestId,
     ) -> Result<Option<(IssueId, u64)>, LedgerError>;
 
+    /// The tenure of an issue with this lease, if it is over.
+    fn past_lease(
+        &self,
+        repo: &str,
+        issue: &IssueId,
+        lease_id: &str,
+    ) -> Result<Option<Ended>, LedgerError>;
+
     /// The issue whose live claim is bound to `branch`.
     fn bound_to(
         &self,

@@ -461,6 +461,22 @@ impl View for SqliteTransaction<'_> {
         Ok(found.into_iter().next())
     }
 
+    fn past_lease(
+        &self,
+        repo: &str,
+        issue: &IssueId,
+        lease_id: &str,
+    ) -> Result<Option<Ended>, LedgerError> {
+        // The issue's own tenures, by the index of the table's key.
+        let query = format!(
+            "SELECT {ENDED}, {TENURE} FROM tenures
+             WHERE repo = ?1 AND issue_id = ?2 AND lease_id = ?3"
+        );
+        let params = params![repo, issue.as_str(), lease_id];
+        let found = self.rows(repo, &query, params, rows::ended)?;
+        Ok(found.into_iter().next().map(|(_, ended)| ended))
+    }
+
     fn bound_to(
         &self,
         repo: &str,

@@ -75,8 +75,11 @@ impl<'a> Beads<'a> {
     /// # Errors
     /// What `HEAD` names can't be read.
     pub fn exists(&self) -> Result<bool, TrackerError> {
-        let found = Objects::new(self.git, MAX_FILE).and_then(|objects| self.file(&objects));
-        Ok(found.map_err(|error| broken(&error))?.is_some())
+        let found = || match self.head()? {
+            Some(commit) => file(&Objects::new(self.git, MAX_FILE)?, commit),
+            None => Ok(None),
+        };
+        Ok(found().map_err(|error| broken(&error))?.is_some())
     }
 
     /// The issue `id`. Ids are short, and match whole.
@@ -127,19 +130,43 @@ impl<'a> Beads<'a> {
         Ok(self.read.get_or_init(|| beads))
     }
 
+    /// Which of `issues` were open at the commit `before` and are closed now.
+    ///
+    /// # Errors
+    /// [`TrackerError`].
+    pub fn closed_since(
+        &self,
+        issues: &[&IssueId],
+        before: Oid,
+    ) -> Result<Vec<IssueId>, TrackerError> {
+        let now = self.beads()?;
+        let closed = |id: &IssueId| now.get(id).is_some_and(|bead| !bead.is_open);
+        let mut closed: Vec<&IssueId> = issues.iter().copied().filter(|id| closed(id)).collect();
+        if !closed.is_empty() {
+            let before = self.read_at(before).map_err(|error| broken(&error))?;
+            closed.retain(|id| before.get(id).is_some_and(|bead| bead.is_open));
+        }
+        Ok(closed.into_iter().cloned().collect())
+    }
+
     fn read_file(&self) -> Result<BTreeMap<IssueId, Bead>, Unreadable> {
+        match self.head()? {
+            Some(commit) => self.read_at(commit),
+            None => Err(missing()),
+        }
+    }
+
+    fn read_at(&self, commit: Oid) -> Result<BTreeMap<IssueId, Bead>, Unreadable> {
         let objects = Objects::new(self.git, MAX_FILE)?;
-        let (oid, mode) = self
-            .file(&objects)?
-            .ok_or_else(|| Unreadable(format!("there is no {FOLDER}/{FILE} at HEAD")))?;
+        let (oid, mode) = file(&objects, commit)?.ok_or_else(missing)?;
         if mode & KIND != REGULAR {
             return Err(Unreadable(format!("{FOLDER}/{FILE} is no regular file")));
         }
         parse(objects.blob(oid)?.content())
     }
 
-    /// The file's object and mode.
-    fn file(&self, objects: &Objects<'_>) -> Result<Option<(Oid, i32)>, Unreadable> {
+    /// The commit that `HEAD` names, if there is any.
+    fn head(&self) -> Result<Option<Oid>, Unreadable> {
         let head = match self.git.head() {
             Ok(head) => head,
             Err(error)
@@ -152,21 +179,30 @@ impl<'a> Beads<'a> {
             }
             Err(error) => return Err(error.into()),
         };
-        let Some(commit) = head.target() else {
-            return Err(Unreadable("HEAD leads nowhere".to_owned()));
-        };
-        let root = objects.tree(objects.commit(commit)?.tree_id())?;
-        let Some(folder) = root.get_name(FOLDER) else {
-            return Ok(None);
-        };
-        if folder.kind() != Some(git2::ObjectType::Tree) {
-            return Ok(None);
+        match head.target() {
+            Some(commit) => Ok(Some(commit)),
+            None => Err(Unreadable("HEAD leads nowhere".to_owned())),
         }
-        let folder = objects.tree(folder.id())?;
-        Ok(folder
-            .get_name(FILE)
-            .map(|entry| (entry.id(), entry.filemode())))
     }
+}
+
+fn missing() -> Unreadable {
+    Unreadable(format!("there is no {FOLDER}/{FILE} at HEAD"))
+}
+
+/// The file's object and mode at `commit`.
+fn file(objects: &Objects<'_>, commit: Oid) -> Result<Option<(Oid, i32)>, Unreadable> {
+    let root = objects.tree(objects.commit(commit)?.tree_id())?;
+    let Some(folder) = root.get_name(FOLDER) else {
+        return Ok(None);
+    };
+    if folder.kind() != Some(git2::ObjectType::Tree) {
+        return Ok(None);
+    }
+    let folder = objects.tree(folder.id())?;
+    Ok(folder
+        .get_name(FILE)
+        .map(|entry| (entry.id(), entry.filemode())))
 }
 
 fn parse(file: &[u8]) -> Result<BTreeMap<IssueId, Bead>, Unreadable> {

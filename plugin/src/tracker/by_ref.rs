@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use git_claim_api::ids::{IssueId, MIN_PREFIX};
+use git_claim_api::push::Update;
 use git2::{Oid, Repository};
 
 use super::objects::Objects;
@@ -138,6 +139,24 @@ impl<'a> ByRef<'a> {
             .map(|(_, id, tip)| self.issue(id, Some(tip))))
     }
 
+    /// Whether an update closed the issue: it was open before, is closed behind
+    /// it, and has not been opened again since.
+    ///
+    /// # Errors
+    /// [`TrackerError`].
+    pub fn is_closed_by(&self, id: &IssueId, updates: &[Update]) -> Result<bool, TrackerError> {
+        let name = format!("{}{id}", self.format.refs);
+        let update = updates.iter().find(|update| update.reference == name);
+        let Some((old, new)) = update
+            .and_then(|update| Some((oid(update.old.as_ref()?)?, oid(update.new.as_ref()?)?)))
+        else {
+            return Ok(false);
+        };
+        Ok(self.issue(id.clone(), Some(old))?.is_open
+            && !self.issue(id.clone(), Some(new))?.is_open
+            && !self.issue(id.clone(), None)?.is_open)
+    }
+
     fn issue(&self, id: IssueId, tip: Option<Oid>) -> Result<Issue, TrackerError> {
         let objects = self.objects()?;
         let read = match self.tip(&id, tip) {
@@ -193,4 +212,8 @@ fn shown(ids: &[&IssueId]) -> Vec<String> {
         .map(cut)
         .find(|shown| shown.iter().collect::<HashSet<_>>().len() == shown.len())
         .unwrap_or_default()
+}
+
+fn oid(oid: &git_claim_api::ids::Oid) -> Option<Oid> {
+    oid.as_str().parse().ok()
 }

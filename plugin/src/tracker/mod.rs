@@ -30,6 +30,7 @@ mod unreadable;
 use std::time::Instant;
 
 use git_claim_api::ids::IssueId;
+use git_claim_api::push::Update;
 use git_claim_api::text::escape;
 
 use self::beads::Beads;
@@ -187,6 +188,52 @@ impl<'a> Tracker<'a> {
             Kind::Command(program) => Box::new(program.ready()?),
             Kind::Host { .. } | Kind::None => return Err(TrackerError::NoOrder(self.name())),
         })
+    }
+}
+
+impl Tracker<'_> {
+    /// Which of `issues` a push has closed: they were open before it, and are
+    /// closed now. `default_branch` is a full ref. Only trackers in the
+    /// repository itself are closed by a push; what can't be read counts as
+    /// open, and goes to `warn`.
+    pub fn closed_by(
+        &self,
+        updates: &[Update],
+        issues: &[&IssueId],
+        default_branch: Option<&str>,
+        warn: &dyn Fn(TrackerError),
+    ) -> Vec<IssueId> {
+        match &self.0 {
+            Kind::ByRef(tracker) => issues
+                .iter()
+                .filter(|id| match tracker.is_closed_by(id, updates) {
+                    Ok(is_closed) => is_closed,
+                    Err(error) => {
+                        warn(error);
+                        false
+                    }
+                })
+                .map(|id| (*id).clone())
+                .collect(),
+            Kind::Beads(tracker) => {
+                let update = updates
+                    .iter()
+                    .find(|update| Some(update.reference.as_str()) == default_branch);
+                let before = update
+                    .and_then(|update| update.old.as_ref())
+                    .and_then(|old| old.as_str().parse().ok());
+                let Some(before) = before else {
+                    return Vec::new();
+                };
+                tracker
+                    .closed_since(issues, before)
+                    .unwrap_or_else(|error| {
+                        warn(error);
+                        Vec::new()
+                    })
+            }
+            Kind::Host { .. } | Kind::Command(_) | Kind::None => Vec::new(),
+        }
     }
 }
 

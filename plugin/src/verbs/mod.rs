@@ -1,6 +1,7 @@
 //! One file a subverb: load, decide, store, reply.
 
 mod acquire;
+mod fence;
 mod history;
 mod host_only;
 mod list;
@@ -8,6 +9,7 @@ mod next;
 mod recover;
 mod release;
 mod renew;
+mod settle;
 mod show;
 mod verify;
 mod whoami;
@@ -90,6 +92,8 @@ pub fn run(call: &Call<'_>, request: Request) -> Result<Answer, Failure> {
         Request::Whoami { repo } => whoami::run(call, repo.as_ref()),
         Request::Rename { old, new } => host_only::rename(call, old.as_str(), new.as_str()),
         Request::Backup { file } => host_only::backup(call, file.as_str()),
+        Request::Fence { repo } => fence::run(call, &repo),
+        Request::Settle { repo } => settle::run(call, &repo),
         Request::Recover {
             repo,
             issue,
@@ -137,6 +141,7 @@ fn decide<T>(
     let call = admitted.call;
     call.still_wanted()?;
     let mut outcome = None;
+    let mut before = Claim::default();
     call.ledger().change(call.deadline, &mut |transaction| {
         let situation = situation(transaction, &admitted.repo, issue, caller)?;
         // By the time of the decision, not of the request: others may have been
@@ -151,7 +156,7 @@ fn decide<T>(
                 ..
             } => {
                 transaction.store(&admitted.repo, issue, after, ended.as_ref())?;
-                claim = after.clone();
+                before = std::mem::replace(&mut claim, after.clone());
                 Verdict::Commit
             }
             _ => Verdict::Discard,
@@ -163,7 +168,12 @@ fn decide<T>(
         });
         Ok(verdict)
     })?;
-    outcome.ok_or_else(|| Failure::NotNow("the ledger did not answer".to_owned()))
+    let outcome: Outcome<T> =
+        outcome.ok_or_else(|| Failure::NotNow("the ledger did not answer".to_owned()))?;
+    if let Decision::Change { claim, ended, .. } = &outcome.decision {
+        admitted.announce(issue, &before, claim, ended.as_ref());
+    }
+    Ok(outcome)
 }
 
 /// What a decision on `issue` looks at.
@@ -300,7 +310,12 @@ fn bound(admitted: &Admitted<'_>, binding: &Binding, source: &str) -> Result<Bou
                 Refusal::DefaultBranch(binding.branch.clone()).to_string(),
             ));
         }
-        base = repository.tip(&binding.branch)?;
+        // A branch that is not there yet begins, as far as can be told here,
+        // where the default branch stands.
+        base = match repository.tip(&binding.branch)? {
+            Some(tip) => Some(tip),
+            None => repository.head()?,
+        };
     }
     let remote = binding.remote.as_ref().map(ToString::to_string);
     Ok(Bound {

@@ -105,8 +105,10 @@ fn take_first(
 ) -> Result<Option<(IssueId, Claim, Now)>, Failure> {
     let call = admitted.call;
     let mut taken = None;
+    let mut change = None;
     call.ledger().change(call.deadline, &mut |transaction| {
         taken = None;
+        change = None;
         let now = call.time();
         for issue in candidates {
             let situation = situation(transaction, &admitted.repo, &issue.id, caller)?;
@@ -125,11 +127,15 @@ fn take_first(
             };
             if let Decision::Change { claim, ended, .. } = claim::acquire(&situation, &ask, now) {
                 transaction.store(&admitted.repo, &issue.id, &claim, ended.as_ref())?;
+                change = Some((situation.claim, ended));
                 taken = Some((issue.id.clone(), claim, now));
                 return Ok(Verdict::Commit);
             }
         }
         Ok(Verdict::Discard)
     })?;
+    if let (Some((issue, claim, _)), Some((before, ended))) = (&taken, &change) {
+        admitted.announce(issue, before, claim, ended.as_ref());
+    }
     Ok(taken)
 }

@@ -36,6 +36,7 @@ pub fn run(
     let ledger_id = call.ledger().id()?;
     call.still_wanted()?;
     let mut decided = None;
+    let mut change = None;
     call.ledger().change(call.deadline, &mut |transaction| {
         let now = call.time();
         let claim = transaction.claim(&admitted.repo, &issue)?;
@@ -67,6 +68,7 @@ pub fn run(
             }
             Ok((action, Some((after, ended)))) => {
                 transaction.store(&admitted.repo, &issue, &after, Some(&ended))?;
+                change = Some((claim, ended));
                 (Ok(action), after, Verdict::Commit)
             }
         };
@@ -76,6 +78,9 @@ pub fn run(
     let Some((outcome, claim, now)) = decided else {
         return Err(Failure::NotNow("the ledger did not answer".to_owned()));
     };
+    if let Some((before, ended)) = &change {
+        admitted.announce(&issue, before, &claim, Some(ended));
+    }
     let reply = |status, claim: &Claim, now: Now| {
         Viewer {
             caller: &caller,
