@@ -24,6 +24,7 @@ use git_claim_api::abi::{
     gclaim_str,
 };
 use git_claim_api::access::Access;
+use git_claim_api::query::QUERIES;
 use git_claim_api::settings::{DEFAULT_MAX_TTL, DEFAULT_TTL, PluginSettings};
 use git_claim_api::text::{escape, is_unsafe};
 use git_claim_api::verb::SUBVERBS;
@@ -32,6 +33,7 @@ use serde_json::json;
 
 use crate::host::{Host, HostError, Input, Level, Stream};
 use crate::ledger::{LedgerError, SqliteLedger};
+use crate::queries::QueryError;
 use crate::server::{Asker, Server};
 
 /// The most that a host may hand back through a sink, in bytes.
@@ -75,7 +77,7 @@ unsafe extern "C" fn describe(out: *const gclaim_sink) -> Status {
             "version": env!("CARGO_PKG_VERSION"),
             "verbs": [VERB],
             "subverbs": SUBVERBS,
-            "queries": [],
+            "queries": QUERIES,
             "settings": { "ledger": null, "max_ttl": DEFAULT_MAX_TTL, "default_ttl": DEFAULT_TTL },
         });
         // SAFETY: the caller's sink, as the header describes it; it lives until
@@ -190,7 +192,7 @@ unsafe extern "C" fn exec(
 unsafe extern "C" fn query(
     instance: *mut gclaim_instance,
     query: *const gclaim_query,
-    _out: *const gclaim_sink,
+    out: *const gclaim_sink,
 ) -> Status {
     // SAFETY: null or what `open` made and `close` has not taken back.
     let instance = match unsafe { instance_of(instance) } {
@@ -200,11 +202,48 @@ unsafe extern "C" fn query(
     guard(Some(instance), || {
         // SAFETY: null or the caller's struct, as in `exec`.
         let query = unsafe { query.as_ref() }.ok_or(GCLAIM_EINVAL)?;
-        if !gclaim_has!(gclaim_query, reserved, query.size) || query.flags != 0 {
+        // SAFETY: null or the caller's sink, which lives until this call returns.
+        let out = unsafe { out.as_ref() }.ok_or(GCLAIM_EINVAL)?;
+        if !gclaim_has!(gclaim_query, reserved, query.size)
+            || query.flags != 0
+            || query.reserved != 0
+        {
             return Err(GCLAIM_EINVAL);
         }
-        // No query is described yet, so none has a name.
-        Err(GCLAIM_ENOTFOUND)
+        // SAFETY: the query's strings are borrowed until this call returns.
+        let (name, params, user) = unsafe {
+            (
+                text(&query.name)?,
+                bytes(&query.params)?,
+                text(&query.user)?,
+            )
+        };
+        if user.chars().any(is_unsafe) {
+            return Err(GCLAIM_EINVAL);
+        }
+        let host = CallHost {
+            host: &instance.host,
+            call: query.call,
+        };
+        let server = Server {
+            ledger: &instance.ledger,
+            settings: &instance.settings,
+            host: &host,
+        };
+        let viewer = Asker {
+            name: user,
+            key: None,
+            is_host: false,
+        };
+        let answer = server
+            .query(name, params, viewer, deadline(query.deadline_ms))
+            .map_err(|error| match error {
+                QueryError::Params(_) => GCLAIM_EINVAL,
+                QueryError::NotFound => GCLAIM_ENOTFOUND,
+                QueryError::Failed(_) => GCLAIM_EIO,
+                QueryError::Gone => GCLAIM_ECANCEL,
+            })?;
+        emit(out, answer.as_bytes())
     })
 }
 

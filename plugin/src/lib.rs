@@ -8,6 +8,7 @@
 //! brought    what a push brought to the default branch
 //! server     one request: parse, authorise, hand to a verb, print
 //!   verbs    one file a subverb: load, decide, store, reply
+//!   queries  one file a question of a forge's own pages: look, reply
 //!   view     a claim as the one who asks may see it
 //! claim      the heart: records and decisions, pure functions
 //! ledger     where records are kept: the storage interface, and SQLite
@@ -24,6 +25,7 @@ pub mod claim;
 pub mod host;
 mod input;
 pub mod ledger;
+pub mod queries;
 mod random;
 mod repository;
 pub mod server;

@@ -16,6 +16,7 @@ use crate::claim::{Caller, Claim, Ended, Now};
 use crate::host::{Host, HostError, Level, Stream};
 use crate::input::BadInput;
 use crate::ledger::{Ledger, LedgerError};
+use crate::queries::{self, QueryError};
 use crate::repository::{Repository, RepositoryError};
 use crate::tracker::{Tracker, TrackerError};
 use crate::verbs;
@@ -127,6 +128,30 @@ impl Server<'_> {
             .write(stream, format!("{line}\n").as_bytes())
             .ok()?;
         Some(exit)
+    }
+
+    /// Answers one read-only question, as a line of JSON.
+    ///
+    /// # Errors
+    /// [`QueryError`]; what is wrong with the server is in the host's log.
+    pub fn query(
+        &self,
+        name: &str,
+        params: &[u8],
+        asker: Asker<'_>,
+        deadline: Instant,
+    ) -> Result<String, QueryError> {
+        let call = Call {
+            server: self,
+            asker,
+            deadline,
+            now: Now(self.host.now_ms()),
+        };
+        let answer = queries::run(&call, name, params);
+        if let Err(QueryError::Failed(why) | QueryError::Params(why)) = &answer {
+            call.warn(why);
+        }
+        answer
     }
 
     fn answer(

@@ -13,6 +13,7 @@ pub mod exit;
 pub mod ids;
 pub mod lock;
 pub mod push;
+pub mod query;
 pub mod reply;
 pub mod settings;
 pub mod text;

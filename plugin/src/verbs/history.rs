@@ -25,7 +25,19 @@ pub fn run(
         Some(typed) => Some(full_id(admitted, typed)?),
         None => None,
     };
-    let limit = limit.unwrap_or(PAGE);
+    let reply = reply(admitted, issue.as_ref(), limit.unwrap_or(PAGE))?;
+    Answer::new(Exit::Done, &reply)
+}
+
+/// At most `limit` tenures of the repository, or of one of its issues.
+///
+/// # Errors
+/// The ledger can't be read.
+pub fn reply(
+    admitted: &Admitted<'_>,
+    issue: Option<&IssueId>,
+    limit: u32,
+) -> Result<LogReply, Failure> {
     let caller = admitted.caller(None);
     let now = admitted.call.time();
     let viewer = Viewer {
@@ -36,7 +48,7 @@ pub fn run(
     };
     let mut found = Vec::new();
     admitted.call.ledger().read(&mut |view| {
-        found = tenures(view, &admitted.repo, issue.as_ref(), limit, now)?;
+        found = tenures(view, &admitted.repo, issue, limit, now)?;
         Ok(())
     })?;
     // The row of a claim that ran out and the history may both name a tenure.
@@ -52,14 +64,13 @@ pub fn run(
     });
     let more = found.len() > limit as usize;
     found.truncate(limit as usize);
-    let reply = LogReply {
+    Ok(LogReply {
         status: "log".to_owned(),
         repo: admitted.repo.clone(),
         tenures: found.iter().map(|entry| entry.reply(&viewer)).collect(),
         now: viewer.time(),
         more,
-    };
-    Answer::new(Exit::Done, &reply)
+    })
 }
 
 /// One tenure, live or over.

@@ -2,7 +2,7 @@
 
 mod acquire;
 mod fence;
-mod history;
+pub mod history;
 mod host_only;
 mod list;
 mod next;
@@ -250,7 +250,7 @@ fn caller_who_evicts(
 }
 
 /// The issue's claim now.
-fn look_at(admitted: &Admitted<'_>, issue: &IssueId) -> Result<Claim, Failure> {
+pub fn look_at(admitted: &Admitted<'_>, issue: &IssueId) -> Result<Claim, Failure> {
     let mut claim = Claim::default();
     admitted.call.ledger().read(&mut |view| {
         claim = view.claim(&admitted.repo, issue)?;
@@ -262,7 +262,7 @@ fn look_at(admitted: &Admitted<'_>, issue: &IssueId) -> Result<Claim, Failure> {
 /// The full id of an issue that has a row in the ledger, from what was typed.
 /// Needs no tracker: a claim outlives trouble with the tracker. Several rows:
 /// the tracker's answer counts.
-fn recorded_id(admitted: &Admitted<'_>, typed: &IssueId) -> Result<Option<IssueId>, Failure> {
+pub fn recorded_id(admitted: &Admitted<'_>, typed: &IssueId) -> Result<Option<IssueId>, Failure> {
     let mut found = Vec::new();
     admitted.call.ledger().read(&mut |view| {
         found = view.issues_like(&admitted.repo, typed, 2)?;
