@@ -30,6 +30,8 @@ mod ledger_file;
 #[cfg(test)]
 mod local;
 #[cfg(test)]
+mod page;
+#[cfg(test)]
 mod race;
 #[cfg(test)]
 mod readme;

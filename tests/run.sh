@@ -26,6 +26,9 @@ zsh zsh
 fish fish
 sshfs sshfs
 gitolite gitolite3
+lighttpd lighttpd
+chromium chromium
+mandoc mandoc
 unshare util-linux
 ip iproute2'
 

@@ -17,7 +17,8 @@ use git_claim_api::abi::{
     GCLAIM_ABI_MINOR, GCLAIM_ALLOW, GCLAIM_EBUSY, GCLAIM_ECANCEL, GCLAIM_ECONFIG, GCLAIM_EDENIED,
     GCLAIM_EFORKED, GCLAIM_EINVAL, GCLAIM_EIO, GCLAIM_ENOTFOUND, GCLAIM_ENTRY, GCLAIM_EPANIC,
     GCLAIM_OK, GCLAIM_REQUEST_HOST, GCLAIM_STDERR, GCLAIM_STDOUT, gclaim_config, gclaim_entry_fn,
-    gclaim_host, gclaim_instance, gclaim_plugin, gclaim_request, gclaim_sink, gclaim_str,
+    gclaim_host, gclaim_instance, gclaim_plugin, gclaim_query, gclaim_request, gclaim_sink,
+    gclaim_str,
 };
 use git_claim_api::access::Access;
 use git_claim_api::gclaim_has;
@@ -98,6 +99,8 @@ type Open = unsafe extern "C" fn(
     *const gclaim_sink,
 ) -> i32;
 type Exec = unsafe extern "C" fn(*mut gclaim_instance, *const gclaim_request, *mut u32) -> i32;
+type Query =
+    unsafe extern "C" fn(*mut gclaim_instance, *const gclaim_query, *const gclaim_sink) -> i32;
 type Close = unsafe extern "C" fn(*mut gclaim_instance);
 
 /// The loaded plugin; it stays loaded for good.
@@ -106,6 +109,7 @@ pub struct Plugin {
     describe: Describe,
     open: Open,
     exec: Exec,
+    query: Query,
     close: Close,
 }
 
@@ -160,6 +164,7 @@ impl Plugin {
             describe: table.describe?,
             open: table.open?,
             exec: table.exec?,
+            query: table.query?,
             close: table.close?,
         })
     }
@@ -235,12 +240,31 @@ pub struct Request<'a> {
     pub of_host: bool,
 }
 
-/// The plugin with its ledger open. It is not shared between threads.
+/// A read-only question, and who wants to know.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// One of [`git_claim_api::query::QUERIES`].
+    pub name: &'a str,
+    /// A JSON object.
+    pub params: &'a str,
+    /// The viewer's name; empty for nobody.
+    pub user: &'a str,
+    /// Milliseconds.
+    pub deadline_ms: u32,
+}
+
+/// The plugin with its ledger open. Threads may share it.
 #[derive(Debug)]
 pub struct Instance {
     plugin: Plugin,
     instance: *mut gclaim_instance,
 }
+
+// SAFETY: an instance belongs to its process, not to a thread: each call runs on
+// the thread that makes it, and the plugin orders them among each other.
+unsafe impl Send for Instance {}
+// SAFETY: the same.
+unsafe impl Sync for Instance {}
 
 impl Instance {
     /// Runs one request and gives its exit code, 0-125.
@@ -279,12 +303,41 @@ impl Instance {
             _ => Err(CallError::Invalid),
         }
     }
+
+    /// Asks a read-only question and gives the answer, a JSON object.
+    ///
+    /// # Errors
+    /// The plugin's status; [`CallError::NotFound`] alike for what is not there
+    /// and for what the viewer may not know of.
+    pub fn query(&self, question: &Question<'_>, host: &dyn Host) -> Result<String, CallError> {
+        let call = Call {
+            host,
+            output: &Nowhere,
+        };
+        let query = gclaim_query {
+            size: size_of_u32::<gclaim_query>(),
+            flags: 0,
+            call: ptr::from_ref(&call).cast_mut().cast(),
+            name: borrow(question.name.as_bytes()),
+            params: borrow(question.params.as_bytes()),
+            user: borrow(question.user.as_bytes()),
+            deadline_ms: question.deadline_ms,
+            reserved: 0,
+        };
+        let mut answer = Vec::new();
+        let sink = collector(&mut answer);
+        // SAFETY: the instance is open; the query, the sink and all they point
+        // to outlive the call, and the plugin uses `call` during it alone.
+        let status = unsafe { (self.plugin.query)(self.instance, &query, &sink) };
+        CallError::check(status)?;
+        String::from_utf8(answer).map_err(|_| CallError::Invalid)
+    }
 }
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // SAFETY: opened by this plugin, and every exec has returned, as each
-        // borrows the instance.
+        // SAFETY: opened by this plugin, and every exec and query has returned, as
+        // each borrows the instance.
         unsafe { (self.plugin.close)(self.instance) }
     }
 }
@@ -293,6 +346,15 @@ impl Drop for Instance {
 struct Call<'a> {
     host: &'a dyn Host,
     output: &'a dyn Output,
+}
+
+/// The outputs of a question: its answer goes to a sink, and to nothing else.
+struct Nowhere;
+
+impl Output for Nowhere {
+    fn write(&self, _: Stream, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// The callbacks. `now`, `read`, `cancelled` and `event` are the optional ones
@@ -367,9 +429,9 @@ unsafe fn text<'a>(data: *const c_char, len: usize) -> Option<&'a str> {
     std::str::from_utf8(bytes).ok()
 }
 
-/// The most that a sink of ours takes, in bytes: a line of error or a
-/// description is far below, and a plugin out of order must not eat the memory.
-const MOST: usize = 1024 * 1024;
+/// The most that a sink of ours takes, in bytes: the answer to a question is
+/// below, and a plugin out of order must not eat the memory.
+const MOST: usize = 16 * 1024 * 1024;
 
 /// A sink that appends to `into`, which must outlive it.
 fn collector(into: &mut Vec<u8>) -> gclaim_sink {
@@ -419,8 +481,8 @@ fn guarded(body: impl FnOnce() -> i32) -> i32 {
 /// The same with the request's [`Call`].
 ///
 /// # Safety
-/// `call` is null or what [`Instance::exec`] put into the request, and that exec
-/// has not returned.
+/// `call` is null or what [`Instance::exec`] or [`Instance::query`] handed over,
+/// and that one has not returned.
 unsafe fn with_call(call: *mut c_void, body: impl FnOnce(&Call<'_>) -> i32) -> i32 {
     // SAFETY: the caller vouches for it.
     guarded(|| match unsafe { call.cast::<Call<'_>>().as_ref() } {
@@ -457,7 +519,7 @@ unsafe extern "C" fn on_resolve_repo(
             None => GCLAIM_ENOTFOUND,
         }
     };
-    // SAFETY: the plugin hands back the request's `call` during exec.
+    // SAFETY: the plugin hands back the `call` of the call under way.
     unsafe { with_call(call, body) }
 }
 
@@ -475,7 +537,7 @@ unsafe extern "C" fn on_authorize(
             _ => GCLAIM_EDENIED,
         }
     };
-    // SAFETY: the plugin hands back the request's `call` during exec.
+    // SAFETY: the plugin hands back the `call` of the call under way.
     unsafe { with_call(call, body) }
 }
 
@@ -501,7 +563,7 @@ unsafe extern "C" fn on_write(
             Err(_) => GCLAIM_EIO,
         }
     };
-    // SAFETY: the plugin hands back the request's `call` during exec.
+    // SAFETY: the plugin hands back the `call` of the call under way.
     unsafe { with_call(call, body) }
 }
 
@@ -520,7 +582,7 @@ unsafe extern "C" fn on_repo_path(
             None => GCLAIM_ENOTFOUND,
         }
     };
-    // SAFETY: the plugin hands back the request's `call` during exec.
+    // SAFETY: the plugin hands back the `call` of the call under way.
     unsafe { with_call(call, body) }
 }
 
@@ -545,7 +607,7 @@ unsafe extern "C" fn on_resolve_issue(
             Err(Unreadable) => GCLAIM_EIO,
         }
     };
-    // SAFETY: the plugin hands back the request's `call` during exec.
+    // SAFETY: the plugin hands back the `call` of the call under way.
     unsafe { with_call(call, body) }
 }
 

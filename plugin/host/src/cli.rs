@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::admin;
+use crate::cgi;
 use crate::forgejo;
 use crate::gitolite;
 use crate::local;
@@ -64,6 +65,16 @@ In the forge's app.ini, in the section [server], on one line:
     },
     /// Serve a request on this machine, as git-claim does for a local path.
     Local {
+        #[command(flatten)]
+        settings: SettingsFile,
+    },
+    /// Show who holds what to a web browser, as a CGI program.
+    #[command(after_help = "\
+Two lines that a web server runs as the owner of the repositories, without
+handing any words on:
+  #!/bin/sh
+  exec git-claim-server cgi")]
+    Cgi {
         #[command(flatten)]
         settings: SettingsFile,
     },
@@ -128,6 +139,7 @@ fn run(kind: Kind) -> Result<u8, Failure> {
         Kind::Gitolite { settings, words } => gitolite::run(settings.config.as_deref(), &words),
         Kind::Forgejo { settings, original } => forgejo::run(settings.config.as_deref(), &original),
         Kind::Local { settings } => local::run(settings.config.as_deref()),
+        Kind::Cgi { settings } => cgi::run(settings.config.as_deref()),
         Kind::Check {
             settings,
             repo,

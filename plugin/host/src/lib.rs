@@ -10,6 +10,7 @@
 pub mod abi;
 pub mod access;
 pub mod admin;
+pub mod cgi;
 pub mod cli;
 pub mod collab_lease;
 pub mod environment;

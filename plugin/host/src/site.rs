@@ -9,7 +9,7 @@ use git_claim_api::access::Access;
 use crate::access::Rules;
 use crate::host::Host;
 use crate::log::{Level, log};
-use crate::principal::Principal;
+use crate::principal::{Name, Principal};
 use crate::repo_config::RepoConfig;
 use crate::report::Failure;
 use crate::repos::Repos;
@@ -31,8 +31,9 @@ pub fn repos(settings: &Settings) -> Result<Repos, Failure> {
 pub struct Site<'a> {
     settings: &'a Settings,
     repos: Repos,
-    principal: &'a Principal,
-    /// The repository that was asked about last and what the principal may do
+    /// Whose rights count; empty for nobody, whom no list but `*` includes.
+    name: &'a str,
+    /// The repository that was asked about last and what that one may do
     /// there: the plugin asks several times about one.
     last: RefCell<Option<(String, Option<Access>)>>,
 }
@@ -43,15 +44,27 @@ impl<'a> Site<'a> {
     /// # Errors
     /// As [`repos`].
     pub fn new(settings: &'a Settings, principal: &'a Principal) -> Result<Self, Failure> {
+        Site::of(settings, principal.name.as_str())
+    }
+
+    /// The same for somebody who looks at a page, or for nobody in particular.
+    ///
+    /// # Errors
+    /// As [`repos`].
+    pub fn for_viewer(settings: &'a Settings, viewer: Option<&'a Name>) -> Result<Self, Failure> {
+        Site::of(settings, viewer.map_or("", Name::as_str))
+    }
+
+    fn of(settings: &'a Settings, name: &'a str) -> Result<Self, Failure> {
         Ok(Site {
             settings,
             repos: repos(settings)?,
-            principal,
+            name,
             last: RefCell::new(None),
         })
     }
 
-    /// The most that the principal may do in the repository `id`.
+    /// The most that this one may do in the repository `id`.
     fn highest(&self, id: &str) -> Option<Access> {
         if let Some((last, access)) = &*self.last.borrow()
             && last == id
@@ -62,7 +75,7 @@ impl<'a> Site<'a> {
             .repos
             .by_id(id)
             .and_then(|repo| rules(self.settings, &repo.id, &repo.path))
-            .and_then(|rules| rules.highest(self.principal.name.as_str(), &self.settings.groups));
+            .and_then(|rules| rules.highest(self.name, &self.settings.groups));
         *self.last.borrow_mut() = Some((id.to_owned(), access));
         access
     }
