@@ -405,10 +405,7 @@ fn an_ambiguous_prefix_names_what_it_could_be() {
     crate::support::forge::git(&repo, &["update-ref", twin, &source]);
     let alice = forge.client("alice");
     let error = refused(&alice, "git claim ae1c051", 1);
-    assert!(
-        error.contains("ae1c051b-0, ae1c051b-e;"),
-        "{error}"
-    );
+    assert!(error.contains("ae1c051b-0, ae1c051b-e;"), "{error}");
     alice.ok("git claim ae1c051b-e4");
 }
 

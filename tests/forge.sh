@@ -1,4 +1,4 @@
-# A throwaway forge on loopback, for tests/demo.sh and tests/bench.sh; to be sourced.
+# A throwaway forge on loopback, for tests/demo.sh; to be sourced.
 #
 #   forge_start DIR PROGRAMS    serves DIR/repos/acme/app.git through sshd, with
 #                               git-claim-server from the folder PROGRAMS
@@ -60,6 +60,9 @@ StrictModes no
 UsePAM no
 PasswordAuthentication no
 KbdInteractiveAuthentication no
+# bash takes itself for a login's first shell behind sshd, and would run the
+# account's own .bashrc, whatever that prints and costs.
+SetEnv SHLVL=1
 CONFIG
     "$forge_sshd" -D -e -f "$forge_dir/sshd/sshd_config" 2>"$forge_dir/sshd/log" &
     forge_pid=$!

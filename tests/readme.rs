@@ -28,7 +28,9 @@ fn session(name: &str) -> Vec<(String, String)> {
 /// `text` with clock times and spans of time made alike.
 fn timeless(text: &str) -> String {
     let words = text.split_inclusive([' ', '\n']).map(|word| {
-        let bare = word.trim_end_matches([' ', '\n', ')', ',']).trim_start_matches('(');
+        let bare = word
+            .trim_end_matches([' ', '\n', ')', ','])
+            .trim_start_matches('(');
         let is_clock = bare.len() == 5 && bare.as_bytes()[2] == b':';
         let is_span = bare.ends_with(['d', 'h', 'm', 's'])
             && bare.len() > 1
@@ -77,6 +79,10 @@ fn the_tables_are_those_of_the_code() {
         assert!(readme.contains(&row), "{row}");
     }
     for key in &git_claim_api::settings::KEYS {
-        assert!(readme.contains(&format!("`{}`", key.shown)), "{}", key.shown);
+        assert!(
+            readme.contains(&format!("`{}`", key.shown)),
+            "{}",
+            key.shown
+        );
     }
 }

@@ -33,13 +33,18 @@ fn main() -> ExitCode {
     let forge = Forge::new();
     let client = forge.client("alice");
     // Somebody whom sshd lets run anything: `ssh host true`.
-    let plain = forge.person_behind("plain", "restrict").worktree("forge:none");
+    let plain = forge
+        .person_behind("plain", "restrict")
+        .worktree("forge:none");
     let mut rows = Vec::new();
     cold(&client, &plain, &mut rows);
     warm(&client, &plain, &mut rows);
     server_call(&forge, &mut rows);
     memory(&forge, &mut rows);
-    println!("{:<44} {:>10} {:>10} {:>9}  target", "a claim", "median", "beside", "measured");
+    println!(
+        "{:<44} {:>10} {:>10} {:>9}  target",
+        "a claim", "median", "beside", "measured"
+    );
     for row in &rows {
         println!("{row}");
     }
@@ -171,7 +176,10 @@ fn warm(client: &Client, plain: &Client, rows: &mut Vec<Row>) {
 fn push(client: &Client, number: u32) -> Duration {
     let dir = client.dir();
     let tree = git(dir, &["mktree"]);
-    let commit = git(dir, &["commit-tree", &tree, "-m", &format!("lock {number}")]);
+    let commit = git(
+        dir,
+        &["commit-tree", &tree, "-m", &format!("lock {number}")],
+    );
     let mut command = client.person().std_command("git", dir);
     let refspec = format!("{commit}:refs/locks/{number}");
     time(command.args(["push", "-q", "origin", &refspec]))
@@ -204,10 +212,17 @@ fn memory(forge: &Forge, rows: &mut Vec<Row>) {
     // The kernel tells of all children together, so the call gets a parent of
     // its own.
     let mut parent = Command::new(std::env::current_exe().unwrap());
-    parent.arg("--peak").arg(call.get_program()).args(call.get_args());
+    parent
+        .arg("--peak")
+        .arg(call.get_program())
+        .args(call.get_args());
     parent.env("SSH_ORIGINAL_COMMAND", &request);
     let output = parent.output().unwrap();
-    let peak: f64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    let peak: f64 = String::from_utf8(output.stdout)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
     rows.push(Row {
         what: "memory of a server call (acquire)".to_owned(),
         ours: format!("{:.1} MiB", peak / MIB),

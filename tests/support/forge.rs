@@ -275,7 +275,10 @@ impl Sshd {
              StrictModes no\n\
              UsePAM no\n\
              PasswordAuthentication no\n\
-             KbdInteractiveAuthentication no\n",
+             KbdInteractiveAuthentication no\n\
+             # bash takes itself for a login's first shell behind sshd, and would\n\
+             # run the account's own .bashrc, whatever that prints and costs.\n\
+             SetEnv SHLVL=1\n",
             dir = dir.display()
         );
         fs::write(&config, text).unwrap();

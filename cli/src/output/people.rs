@@ -306,11 +306,19 @@ mod tests {
             ),
             (Reason::OtherKey, Some("ann"), "by ann with another key"),
             (Reason::Expired, None, "your claim on a1b2c3d4 has run out"),
-            (Reason::Expired, Some("bob"), "you do not hold a1b2c3d4: bob has it"),
+            (
+                Reason::Expired,
+                Some("bob"),
+                "you do not hold a1b2c3d4: bob has it",
+            ),
             (Reason::Released, None, "was released"),
             (Reason::TakenOver, None, "was taken over"),
             (Reason::TakenOver, Some("bob"), "was taken over"),
-            (Reason::StaleToken, Some("bob"), "you do not hold a1b2c3d4: bob has it"),
+            (
+                Reason::StaleToken,
+                Some("bob"),
+                "you do not hold a1b2c3d4: bob has it",
+            ),
             (Reason::StaleToken, None, "nobody does"),
             (
                 Reason::WrongExpectedToken,
