@@ -129,7 +129,7 @@ fn behind_another_shell_whoami_says_that_the_name_is_only_advisory() {
     machine.ok("root", "usermod --shell /bin/bash git");
     machine
         .run("bob", "ssh git@localhost collab-lease whoami acme/app.git")
-        .expect(0, "note: this name is only advisory");
+        .expect(0, "warning: this name is only advisory");
     let list = machine.run("bob", "ssh git@localhost collab-lease list acme/app.git");
     assert_eq!(list.expect(0, "").stderr(), "");
 }

@@ -33,7 +33,7 @@ fn run(args: impl Iterator<Item = OsString>) -> Result<u8, Failure> {
     let exit = serve(&settings, &principal, command.as_bytes())?;
     let asked = Request::parse(command.as_bytes());
     if matches!(asked, Ok(Request::Whoami { .. })) && !is_git_shell(login::shell().as_deref()) {
-        note_that_names_are_advisory();
+        warn_that_names_are_advisory();
     }
     Ok(exit)
 }
@@ -45,12 +45,12 @@ fn is_git_shell(shell: Option<&Path>) -> bool {
 }
 
 /// Nobody is left to tell when stderr is gone.
-fn note_that_names_are_advisory() {
-    let note = format!(
-        "note: this name is only advisory: the account's login shell is not git-shell, so \
+fn warn_that_names_are_advisory() {
+    let warning = format!(
+        "warning: this name is only advisory: the account's login shell is not git-shell, so \
          whoever may log in can set {USER_AUTH}\n"
     );
-    let _ = io::stderr().lock().write_all(note.as_bytes());
+    let _ = io::stderr().lock().write_all(warning.as_bytes());
 }
 
 const EXPOSE: &str = "the administrator of the server sets `ExposeAuthInfo yes` in sshd_config";
