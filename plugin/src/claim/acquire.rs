@@ -31,7 +31,14 @@ pub struct Acquire<'a> {
 pub fn acquire(situation: &Situation, ask: &Acquire<'_>, now: Now) -> Decision<reply::Tenure> {
     let claim = &situation.claim;
     match claim.live(now) {
-        Some(tenure) if tenure.is_held_by(ask.caller) => extend(claim, tenure, ask, now),
+        // With another key it is the same person's, but no longer the same
+        // claimant's: that is what a take-over with a reason is for.
+        Some(tenure)
+            if tenure.is_held_by(ask.caller)
+                && !(tenure.has_other_key(ask.caller) && ask.take.take_over.is_some()) =>
+        {
+            extend(claim, tenure, ask, now)
+        }
         _ if ask.request_ended => Decision::Conflict(Reason::RequestEnded.into()),
         Some(tenure) => match &ask.take.take_over {
             Some(eviction) => match may_evict(claim, tenure, ask.caller, eviction) {
@@ -376,6 +383,27 @@ mod tests {
             );
         }
         change(acquire(&Situation::default(), &ask(&ann, &take(0)), NOW));
+    }
+
+    #[test]
+    fn a_new_key_takes_ones_own_claim_over_in_its_own_session() {
+        let ann = caller("ann", "s");
+        let before = situation(bound(claim_of(&ann, 3, Some(5_000))));
+        let new_key = Caller {
+            profile: Some("SHA256:new".to_owned()),
+            ..ann.clone()
+        };
+        assert_eq!(
+            conflict(acquire(&before, &ask(&new_key, &ttl(60)), NOW)),
+            Reason::OtherKey
+        );
+        let (after, ended, outcome) =
+            change(acquire(&before, &ask(&new_key, &take_over(None)), NOW));
+        assert_eq!((after.token, outcome), (4, reply::Tenure::New));
+        assert_eq!(ended.unwrap().how, End::TakenOver);
+        // With the same key it is just one's own.
+        let (after, ..) = change(acquire(&before, &ask(&ann, &take_over(None)), NOW));
+        assert_eq!(after.token, 3);
     }
 
     #[test]
