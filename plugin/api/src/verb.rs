@@ -134,6 +134,9 @@ pub enum Request {
         session: Session,
         binding: Binding,
         head: Oid,
+        /// Only if the last tenure still has this number: what was decided on
+        /// has not changed since.
+        if_token: Option<u64>,
         dry_run: bool,
     },
     Whoami {
@@ -304,6 +307,7 @@ const SHAPES: [Shape; 15] = [
             ("--worktree", true),
             ("--machine", true),
             ("--head", true),
+            ("--if-token", true),
             ("--dry-run", false),
         ],
     },
@@ -605,6 +609,7 @@ impl Request {
                     session: s.required(session, "--session")?,
                     binding: s.required(binding, "--branch, --worktree and --machine")?,
                     head: s.required(head, "--head")?,
+                    if_token: s.number("--if-token", 0)?,
                     dry_run: s.flag("--dry-run"),
                 }
             }
@@ -714,6 +719,7 @@ impl Request {
                 session,
                 binding,
                 head,
+                if_token,
                 dry_run,
             } => {
                 line.word(repo.as_str());
@@ -721,6 +727,7 @@ impl Request {
                 line.value("--session", Some(session));
                 line.binding(binding);
                 line.value("--head", Some(head));
+                line.value("--if-token", if_token.as_ref());
                 line.flag("--dry-run", *dry_run);
             }
             Request::Whoami { repo } => {
@@ -871,7 +878,7 @@ collab-lease show r.git 42
 collab-lease log r.git
 collab-lease log r.git 42 --limit 3
 collab-lease verify r.git 42 --token 1 --session s
-collab-lease recover r.git 42 --session s --branch b --worktree /w --machine m --head 0123456789012345678901234567890123456789 --dry-run
+collab-lease recover r.git 42 --session s --branch b --worktree /w --machine m --head 0123456789012345678901234567890123456789 --if-token 3 --dry-run
 collab-lease whoami
 collab-lease whoami r.git
 collab-lease serve r.git

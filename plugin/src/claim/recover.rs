@@ -19,6 +19,8 @@ pub struct Recover<'a> {
     pub binding: &'a Bound,
     /// Where the branch stands, by the client.
     pub head: &'a Oid,
+    /// The last tenure's number as the caller saw it, who decided by it.
+    pub if_token: Option<u64>,
     pub place: Place<'a>,
     pub default_ttl: Ttl,
     /// A fresh random id, in case a tenure begins.
@@ -48,6 +50,7 @@ pub fn recover(claim: &Claim, ask: &Recover<'_>, now: Now) -> Result<Recovered, 
         return refuse(RefusalCode::NoDurableLock);
     };
     let missing = record::missing(ask.place, claim);
+    let is_overtaken = ask.if_token.is_some_and(|token| token != claim.token);
     let is_live = tenure.is_live(now);
     if !tenure.is_of_principal(ask.caller) {
         return refuse(if is_live && missing.is_empty() {
@@ -56,19 +59,27 @@ pub fn recover(claim: &Claim, ask: &Recover<'_>, now: Now) -> Result<Recovered, 
             RefusalCode::ForeignClaimant
         });
     }
+    // Somebody was quicker: the one who asks, elsewhere.
+    if is_overtaken {
+        return refuse(RefusalCode::AlreadyCanonical);
+    }
     let bound = tenure.binding.as_ref();
+    // The client has looked whether the recorded worktree is gone, but can
+    // only do so on the machine that the record names.
+    let is_elsewhere = tenure.session.as_ref().is_some_and(|s| s != ask.session);
+    let on_this_machine = bound.is_some_and(|bound| bound.machine == ask.binding.machine);
+    if is_live && is_elsewhere && !on_this_machine {
+        return refuse(RefusalCode::AlreadyCanonical);
+    }
     let is_other_branch = bound.is_some_and(|bound| bound.branch != ask.binding.branch);
     let action = if !missing.is_empty() {
         RecoveryAction::Upgraded
     } else if !is_live {
         RecoveryAction::TakenAgain
-    } else if tenure.session.as_ref() == Some(ask.session) {
-        RecoveryAction::CopyAgain
-    } else if bound.is_some_and(|bound| bound.machine == ask.binding.machine) {
-        // The client has looked: the recorded worktree is gone.
+    } else if is_elsewhere {
         RecoveryAction::Moved
     } else {
-        return refuse(RefusalCode::AlreadyCanonical);
+        RecoveryAction::CopyAgain
     };
     if is_other_branch {
         return refuse(RefusalCode::BindingMismatch);
@@ -145,6 +156,7 @@ mod tests {
         session: Session,
         binding: Bound,
         head: Oid,
+        if_token: Option<u64>,
         issue: IssueId,
     }
 
@@ -154,6 +166,7 @@ mod tests {
             session: session.parse().unwrap(),
             binding: bound_to("claim/42", "/w2", "m"),
             head: "a".repeat(40).parse().unwrap(),
+            if_token: None,
             issue: "42".parse().unwrap(),
         }
     }
@@ -165,6 +178,7 @@ mod tests {
                 session: &self.session,
                 binding: &self.binding,
                 head: &self.head,
+                if_token: self.if_token,
                 place: self.place(),
                 default_ttl: Ttl::new(7_200).unwrap(),
                 lease_id: "fresh",
@@ -263,11 +277,17 @@ mod tests {
             binding: bound_to("claim/42", "/w2", "another machine"),
             ..asked("ann", "s2")
         };
+        let unbound = claim_of(&caller("ann", "s2"), 3, Some(5_000));
         let other_branch = Asked {
             binding: bound_to("claim/43", "/w", "m"),
             ..asked("ann", "s")
         };
+        let overtaken = Asked {
+            if_token: Some(2),
+            ..asked("ann", "s")
+        };
         for (asked, claim, code) in [
+            (&overtaken, sound("s", 10), RefusalCode::AlreadyCanonical),
             (
                 &nameless,
                 sound("s", 5_000),
@@ -300,6 +320,8 @@ mod tests {
                 RefusalCode::HealthyForeignLock,
             ),
             (&elsewhere, sound("s", 5_000), RefusalCode::AlreadyCanonical),
+            // Incomplete, but alive: it is not for another session to end it.
+            (&asked("ann", "s"), unbound, RefusalCode::AlreadyCanonical),
             (
                 &other_branch,
                 sound("s", 5_000),

@@ -100,6 +100,7 @@ pub fn run(call: &Call<'_>, request: Request) -> Result<Answer, Failure> {
             session,
             binding,
             head,
+            if_token,
             dry_run,
         } => {
             let admitted = call.admit(&repo, Access::Write)?;
@@ -107,6 +108,7 @@ pub fn run(call: &Call<'_>, request: Request) -> Result<Answer, Failure> {
                 session: &session,
                 binding: &binding,
                 head: &head,
+                if_token,
                 dry_run,
             };
             recover::run(&admitted, &issue, &wanted)

@@ -19,6 +19,7 @@ pub struct Wanted<'a> {
     pub session: &'a Session,
     pub binding: &'a Binding,
     pub head: &'a Oid,
+    pub if_token: Option<u64>,
     pub dry_run: bool,
 }
 
@@ -48,6 +49,7 @@ pub fn run(
             session: wanted.session,
             binding: &binding,
             head: wanted.head,
+            if_token: wanted.if_token,
             place: Place {
                 ledger_id: &ledger_id,
                 repo: &admitted.repo,
