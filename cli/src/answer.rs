@@ -3,7 +3,7 @@
 
 use git_claim_api::VERB;
 use git_claim_api::exit::Exit;
-use git_claim_api::reply::is_ours;
+use git_claim_api::reply::{ClaimReply, Status, is_ours};
 use git_claim_api::text::escape;
 use serde::de::DeserializeOwned;
 
@@ -24,7 +24,7 @@ pub struct Answer {
 pub struct Reply {
     /// The JSON object as it came.
     pub line: String,
-    /// `Done`, `Nothing` or `Conflict`.
+    /// `Done`, `Nothing` or `Conflict`; `Error` where `recover` was refused.
     pub exit: Exit,
 }
 
@@ -58,6 +58,8 @@ pub fn read(answer: &Answer, host: &str) -> Result<Reply> {
     let exit = answer.code.and_then(Exit::from_code);
     if let Some(line) = reply_line(&answer.stdout) {
         return match exit {
+            // A refusal is a reply too, where the command is asked for one.
+            Some(exit @ Exit::Error) if is_refusal(&line) => Ok(Reply { line, exit }),
             Some(exit @ (Exit::Done | Exit::Nothing | Exit::Conflict)) => Ok(Reply { line, exit }),
             _ => Err(lost(host)),
         };
@@ -92,6 +94,11 @@ fn reply_line(stdout: &[u8]) -> Option<String> {
     let line = text.lines().rfind(|line| !line.trim().is_empty())?;
     let value = serde_json::from_str(line).ok()?;
     is_ours(&value).then(|| line.to_owned())
+}
+
+fn is_refusal(line: &str) -> bool {
+    let reply: Option<ClaimReply> = serde_json::from_str(line).ok();
+    reply.is_some_and(|reply| reply.status == Status::Refused)
 }
 
 fn server_error(exit: Exit, message: String, stderr: &str) -> Failure {
@@ -150,6 +157,8 @@ mod tests {
         }
     }
 
+    const REFUSED: &str =
+        "{\"status\":\"refused\",\"repo\":\"r\",\"issue\":\"1\",\"token\":0,\"now\":\"\"}\n";
     const HELD: &str = "{\"status\":\"held\"}\n";
 
     #[test]
@@ -159,6 +168,7 @@ mod tests {
             (0, "{\"leases\":[]}", Exit::Done),
             (4, HELD, Exit::Conflict),
             (3, "{\"status\":\"none\"}\n", Exit::Nothing),
+            (1, REFUSED, Exit::Error),
             (0, "Welcome!\n{\"leases\":[]}\n", Exit::Done),
         ] {
             let reply = read(&answer(Some(code), stdout, ""), "h").unwrap();
@@ -202,6 +212,7 @@ mod tests {
             (Some(137), "", "", 6),
             (Some(255), "", "client_loop: send disconnect\n", 6),
             (Some(255), HELD, "", 6),
+            (Some(1), HELD, "", 6),
         ] {
             let failure = read(&answer(code, stdout, stderr), "h").unwrap_err();
             assert_eq!(failure.kind.code(), exit, "{code:?} {stdout} {stderr}");
