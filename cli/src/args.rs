@@ -10,7 +10,10 @@ use git_claim_api::exit::Exit;
 use git_claim_api::ids::{Invalid, IssueId, Session, Ttl};
 use git_claim_api::text::escape;
 
-use crate::commands::{claim, claims, completions, help, log, renew, unclaim, whoami};
+use crate::commands::{
+    check, claim, claims, completions, help, inspect, install_hook, log, recover, renew, start,
+    unclaim, whoami,
+};
 use crate::error::Failure;
 use crate::output::json;
 use crate::word_order;
@@ -110,6 +113,11 @@ struct ClaimLine {
 enum ClaimSubcommand {
     #[command(visible_alias = "heartbeat")]
     Renew(renew::Args),
+    Start(start::Args),
+    Check(check::Args),
+    Inspect(inspect::Args),
+    Recover(recover::Args),
+    InstallHook(install_hook::Args),
     Log(log::Args),
     Whoami(whoami::Args),
     Help(help::Args),
@@ -157,6 +165,11 @@ struct UnclaimLine {
 pub enum Command {
     Claim(claim::Args),
     Renew(renew::Args),
+    Start(start::Args),
+    Check(check::Args),
+    Inspect(inspect::Args),
+    Recover(recover::Args),
+    InstallHook(install_hook::Args),
     Log(log::Args),
     Whoami(whoami::Args),
     Help(help::Args),
@@ -252,6 +265,11 @@ fn read(
             let command = match line.subcommand {
                 None => Command::Claim(line.claim),
                 Some(ClaimSubcommand::Renew(args)) => Command::Renew(args),
+                Some(ClaimSubcommand::Start(args)) => Command::Start(args),
+                Some(ClaimSubcommand::Check(args)) => Command::Check(args),
+                Some(ClaimSubcommand::Inspect(args)) => Command::Inspect(args),
+                Some(ClaimSubcommand::Recover(args)) => Command::Recover(args),
+                Some(ClaimSubcommand::InstallHook(args)) => Command::InstallHook(args),
                 Some(ClaimSubcommand::Log(args)) => Command::Log(args),
                 Some(ClaimSubcommand::Whoami(args)) => Command::Whoami(args),
                 Some(ClaimSubcommand::Help(args)) => Command::Help(args),

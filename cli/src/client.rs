@@ -1,7 +1,7 @@
 //! One call's view of the world: the repository it runs in, the remote it
 //! asks, who it asks as.
 
-use std::path::PathBuf;
+use std::time::Duration;
 
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::Session;
@@ -12,7 +12,6 @@ use crate::answer::{self, Reply};
 use crate::args::Global;
 use crate::error::{Failure, Result};
 use crate::git::Git;
-use crate::interrupt;
 use crate::output::Output;
 use crate::remote;
 use crate::session;
@@ -23,7 +22,7 @@ use crate::transport::Transport;
 /// What a command asks through.
 #[derive(Debug)]
 pub struct Client {
-    git_dir: PathBuf,
+    git: Git,
     remote: String,
     /// `--session` or `GIT_CLAIM_SESSION`.
     given_session: Option<Session>,
@@ -32,8 +31,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Runs `command` with a client. Whatever ends it, a signal included, no
-    /// connection stays open that is not meant to.
+    /// Runs `command` with a client. Whatever ends it, no connection stays open
+    /// that is not meant to.
     pub fn with(
         global: &Global,
         output: &mut Output,
@@ -45,7 +44,7 @@ impl Client {
             .build()
             .map_err(|error| Failure::error(format!("no event loop can be had: {error}")))?;
         runtime.block_on(async {
-            let outcome = interrupt::or_stop(command(&mut client, output)).await;
+            let outcome = command(&mut client, output).await;
             client.transport.close().await;
             outcome
         })
@@ -68,12 +67,27 @@ impl Client {
         let remote = remote::choose(&git, global.remote.as_deref())?;
         let (transport, repo) = Transport::to(&remote, &git, settings)?;
         Ok(Client {
-            git_dir: git.git_dir,
+            git,
             remote: remote.name,
             given_session,
             repo,
             transport,
         })
+    }
+
+    /// The repository that the command runs in.
+    pub fn git(&self) -> &Git {
+        &self.git
+    }
+
+    /// The name of the remote that is asked.
+    pub fn remote(&self) -> &str {
+        &self.remote
+    }
+
+    /// `--session` or `GIT_CLAIM_SESSION`.
+    pub fn given_session(&self) -> Option<&Session> {
+        self.given_session.as_ref()
     }
 
     /// The repository, as the server is told it.
@@ -88,7 +102,7 @@ impl Client {
         if let Some(session) = &self.given_session {
             return Ok(session.clone());
         }
-        session::own(&self.git_dir).map_err(|error| {
+        session::own(&self.git.git_dir).map_err(|error| {
             Failure::from(error).hint("`--session <s>` or GIT_CLAIM_SESSION names one without it")
         })
     }
@@ -97,13 +111,23 @@ impl Client {
     pub fn known_session(&self) -> Result<Option<Session>> {
         match &self.given_session {
             Some(session) => Ok(Some(session.clone())),
-            None => Ok(session::known(&self.git_dir)?),
+            None => Ok(session::known(&self.git.git_dir)?),
         }
     }
 
     /// The tokens that this worktree keeps.
     pub fn tokens(&self) -> Tokens {
-        Tokens::of(&self.git_dir, &self.remote)
+        Tokens::of(&self.git.git_dir, &self.remote)
+    }
+
+    /// How long a server may take to answer.
+    pub fn timeout(&self) -> Duration {
+        self.transport.timeout()
+    }
+
+    /// Ends the connection: the next request begins another.
+    pub fn hang_up(&mut self) {
+        self.transport.hang_up();
     }
 
     /// Asks the server.

@@ -2,6 +2,7 @@
 //! what to do next.
 
 use git_claim_api::exit::Exit;
+use serde_json::Value;
 
 /// The result of everything that a command does.
 pub type Result<T> = std::result::Result<T, Failure>;
@@ -47,6 +48,9 @@ pub struct Failure {
     pub message: String,
     /// What to do next; a command that works, where there is one.
     pub hint: Option<String>,
+    /// The command's own reply in JSON, where it found out what it was asked
+    /// for, and that is a failure.
+    pub reply: Option<Value>,
 }
 
 impl Failure {
@@ -56,6 +60,7 @@ impl Failure {
             kind: Kind::Exit(exit),
             message: message.into(),
             hint: None,
+            reply: None,
         }
     }
 

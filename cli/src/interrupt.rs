@@ -26,5 +26,6 @@ pub async fn or_stop<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
         kind: Kind::Interrupted(number),
         message: "stopped before an answer came".to_owned(),
         hint: Some("what was asked may still have been done; `git claims --mine` tells".to_owned()),
+        reply: None,
     })
 }

@@ -8,6 +8,7 @@
 
 mod answer;
 pub mod args;
+mod bound;
 mod client;
 mod commands;
 pub mod completions;

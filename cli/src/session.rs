@@ -7,8 +7,9 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use git_claim_api::ids::Session;
+use git_claim_api::text::is_unsafe;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -148,6 +149,45 @@ fn publish(git_dir: &Path, record: &Record) -> Result<Published> {
     }
 }
 
+/// Gives a worktree that has none yet the session that its claim was taken
+/// with.
+///
+/// # Errors
+/// It has another, or its git directory cannot be read or written.
+pub fn adopt(git_dir: &Path, session: &Session) -> Result<()> {
+    let place = Place::of(git_dir)?;
+    let record = Record {
+        session: session.clone(),
+        machine: place.machine,
+        device: place.device,
+        inode: place.inode,
+    };
+    publish(git_dir, &record)
+        .with_context(|| format!("the session cannot be kept in {}", git_dir.display()))?;
+    match known(git_dir)? {
+        Some(kept) if kept == *session => Ok(()),
+        _ => bail!("{} has a session of its own", git_dir.display()),
+    }
+}
+
+/// The file that holds a worktree's session.
+pub fn file(git_dir: &Path) -> PathBuf {
+    git_dir.join(FILE)
+}
+
+/// This machine, for people and to be told from others.
+pub fn machine_name() -> String {
+    let uname = rustix::system::uname();
+    let name: String = uname
+        .nodename()
+        .to_string_lossy()
+        .chars()
+        .filter(|c| !is_unsafe(*c))
+        .take(64)
+        .collect();
+    format!("{name} {}", machine()).trim_start().to_owned()
+}
+
 fn remove(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
@@ -155,7 +195,11 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-fn random_session() -> Result<Session> {
+/// A session that nobody has.
+///
+/// # Errors
+/// The system gives no random bytes.
+pub fn random_session() -> Result<Session> {
     Ok(random::<12>()?.parse()?)
 }
 
@@ -197,6 +241,17 @@ mod tests {
         assert_eq!(known(copy.path()).unwrap(), None);
         assert_ne!(own(copy.path()).unwrap(), session);
         assert_eq!(own(original.path()).unwrap(), session);
+    }
+
+    #[test]
+    fn a_session_is_adopted_where_there_is_none() {
+        let dir = TempDir::new().unwrap();
+        let session = random_session().unwrap();
+        adopt(dir.path(), &session).unwrap();
+        adopt(dir.path(), &session).unwrap();
+        assert_eq!(known(dir.path()).unwrap(), Some(session.clone()));
+        adopt(dir.path(), &random_session().unwrap()).unwrap_err();
+        assert_eq!(own(dir.path()).unwrap(), session);
     }
 
     #[test]

@@ -52,9 +52,7 @@ impl Tokens {
         let Ok(token) = Token::new(claim.claim.token) else {
             return Ok(());
         };
-        let path = self.path(&issue);
-        self.write(&path, token)
-            .with_context(|| format!("the claim's token cannot be kept in {}", path.display()))
+        self.put(&issue, token.get())
     }
 
     /// Forgets the token of a claim that the reply says is released.
@@ -74,7 +72,18 @@ impl Tokens {
         }
     }
 
-    fn path(&self, issue: &IssueId) -> PathBuf {
+    /// Keeps a token of which a record speaks.
+    ///
+    /// # Errors
+    /// It is none, or cannot be written.
+    pub fn put(&self, issue: &IssueId, token: u64) -> Result<()> {
+        let path = self.path(issue);
+        self.write(&path, Token::new(token)?)
+            .with_context(|| format!("the claim's token cannot be kept in {}", path.display()))
+    }
+
+    /// The file of an issue's token.
+    pub fn path(&self, issue: &IssueId) -> PathBuf {
         self.folder.join(format!("{issue}.{EXTENSION}"))
     }
 
@@ -115,7 +124,7 @@ fn read(path: &Path) -> Option<Token> {
 }
 
 /// A remote's name as a file's name: a remote may be called `a/b` or `..`.
-fn file_name(remote: &str) -> String {
+pub fn file_name(remote: &str) -> String {
     const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
     utf8_percent_encode(remote, ESCAPED).to_string()
 }

@@ -32,16 +32,7 @@ const LOOKALIKES: &[(&str, &str)] = &[
 
 /// Subcommands of later versions: never ids, so that they can come without
 /// changing what a command line means.
-const RESERVED: &[&str] = &[
-    "run",
-    "start",
-    "check",
-    "inspect",
-    "recover",
-    "install-hook",
-    "serve",
-    "watch",
-];
+const RESERVED: &[&str] = &["run", "serve", "watch"];
 
 /// The words of a call of `git claim`, the program's name first, with the
 /// subcommand moved to the front.
@@ -210,7 +201,8 @@ mod tests {
             ("completion bash", "`git claim completions`"),
             ("release 42", "`git unclaim <id>`"),
             ("next", "`git claim --next`"),
-            ("start 42", "does not have it yet"),
+            ("watch 42", "does not have it yet"),
+            ("recove 42", "`git claim recover`"),
             ("run -- make", "does not have it yet"),
         ] {
             let failure = arranged(line).unwrap_err();

@@ -8,6 +8,7 @@ use git_claim_api::verb::{Request, Take};
 
 use super::{answer, eviction};
 use crate::args::{issue_id, ttl};
+use crate::bound::keep;
 use crate::client::Client;
 use crate::error::Result;
 use crate::output::{Output, people};
@@ -64,6 +65,9 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
     };
     let reply = client.ask(&request, output).await?;
     client.tokens().keep(&reply)?;
+    if reply.exit == Exit::Done {
+        keep::go_on(client, &reply, output)?;
+    }
     answer(
         &reply,
         Status::Acquired,

@@ -24,7 +24,7 @@ pub struct Args {
 pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result<Exit> {
     let request = Request::Log {
         repo: client.repo()?,
-        issue: Some(named(args.id, "git claim log")?),
+        issue: Some(named(args.id, client, "git claim log")?),
         limit: None,
     };
     let reply = client.ask(&request, output).await?;

@@ -1,11 +1,16 @@
 //! One file a command: its arguments, and what it does.
 
+pub mod check;
 pub mod claim;
 pub mod claims;
 pub mod completions;
 pub mod help;
+pub mod inspect;
+pub mod install_hook;
 pub mod log;
+pub mod recover;
 pub mod renew;
+pub mod start;
 pub mod unclaim;
 pub mod whoami;
 
@@ -15,9 +20,12 @@ use git_claim_api::reply::{ClaimReply, Status};
 use git_claim_api::verb::{Eviction, Request};
 
 use crate::answer::Reply;
-use crate::args::{Command, Invocation};
+use crate::args::{Command, Global, Invocation};
+use crate::bound::repository::Repository;
+use crate::bound::survey::bound_issue;
 use crate::client::Client;
 use crate::error::{Failure, Result};
+use crate::interrupt;
 use crate::output::{Output, people};
 
 /// Runs the command of an invocation.
@@ -26,25 +34,59 @@ pub fn run(invocation: Invocation, output: &mut Output) -> Result<Exit> {
     match invocation.command {
         Command::Help(args) => help::run(&args, output),
         Command::Completions(args) => completions::run(&args, output),
-        command => Client::with(&global, output, async |client, output| match command {
-            Command::Claim(args) => claim::run(args, client, output).await,
-            Command::Renew(args) => renew::run(args, client, output).await,
-            Command::Log(args) => log::run(args, client, output).await,
-            Command::Whoami(args) => whoami::run(&args, client, output).await,
-            Command::Claims(args) => claims::run(args, client, output).await,
-            Command::Unclaim(args) => unclaim::run(args, client, output).await,
-            Command::Help(_) | Command::Completions(_) => Ok(Exit::Done),
+        Command::InstallHook(args) => install_hook::run(&args, output),
+        // It undoes what it made before it stops.
+        Command::Start(args) => Client::with(&global, output, async |client, output| {
+            start::run(args, client, output).await
+        }),
+        Command::Check(args) if args.hook.is_some() => {
+            let Some((remote, issue)) = check::concerned_by_hook(&args.words)? else {
+                return Ok(Exit::Done);
+            };
+            let global = Global {
+                remote: Some(remote),
+                ..global
+            };
+            Client::with(&global, output, async |client, output| {
+                interrupt::or_stop(check::run_hook(issue, client, output)).await
+            })
+        }
+        command => Client::with(&global, output, async |client, output| {
+            interrupt::or_stop(ask(command, client, output)).await
         }),
     }
 }
 
-/// The issue that a command is about.
+/// Runs a command that asks the server, and can stop anywhere.
+async fn ask(command: Command, client: &mut Client, output: &mut Output) -> Result<Exit> {
+    match command {
+        Command::Claim(args) => claim::run(args, client, output).await,
+        Command::Renew(args) => renew::run(args, client, output).await,
+        Command::Check(_) => check::run(client, output).await,
+        Command::Inspect(args) => inspect::run(args, client, output).await,
+        Command::Recover(args) => recover::run(args, client, output).await,
+        Command::Log(args) => log::run(args, client, output).await,
+        Command::Whoami(args) => whoami::run(&args, client, output).await,
+        Command::Claims(args) => claims::run(args, client, output).await,
+        Command::Unclaim(args) => unclaim::run(args, client, output).await,
+        Command::Start(_)
+        | Command::InstallHook(_)
+        | Command::Help(_)
+        | Command::Completions(_) => Ok(Exit::Done),
+    }
+}
+
+/// The issue that a command is about: the one that was named, else the one that
+/// this worktree is bound to.
 ///
 /// # Errors
-/// None was named: what a worktree is bound to is not known to this version.
-fn named(id: Option<IssueId>, command: &str) -> Result<IssueId> {
-    id.ok_or_else(|| {
-        Failure::error("no claim is bound to this worktree, and no issue was named").hint(format!(
+/// There is neither.
+fn named(id: Option<IssueId>, client: &Client, command: &str) -> Result<IssueId> {
+    if let Some(id) = id {
+        return Ok(id);
+    }
+    bound_issue(&Repository::of(client.git())?, client.remote()).map_err(|refusal| {
+        Failure::error(format!("{}, and no issue was named", refusal.message)).hint(format!(
             "`{command} <id>` names one (a shell takes #43 for a comment: write 43 or '#43'); \
              `git claims --mine` lists yours"
         ))

@@ -8,6 +8,7 @@ use git_claim_api::verb::Request;
 
 use super::{answer, named, own_token};
 use crate::args::{issue_id, ttl};
+use crate::bound::keep;
 use crate::client::Client;
 use crate::error::Result;
 use crate::output::{Output, people};
@@ -27,7 +28,7 @@ pub struct Args {
 }
 
 pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result<Exit> {
-    let issue = named(args.id, "git claim renew")?;
+    let issue = named(args.id, client, "git claim renew")?;
     let token = own_token(client, &issue, output).await?;
     let request = Request::Renew {
         repo: client.repo()?,
@@ -38,6 +39,7 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
     };
     let reply = client.ask(&request, output).await?;
     client.tokens().keep(&reply)?;
+    keep::go_on(client, &reply, output)?;
     answer(
         &reply,
         Status::Renewed,

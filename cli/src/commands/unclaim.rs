@@ -8,6 +8,7 @@ use git_claim_api::verb::Request;
 
 use super::{answer, eviction, named, own_token};
 use crate::args::issue_id;
+use crate::bound::keep;
 use crate::client::Client;
 use crate::error::Result;
 use crate::output::{Output, people};
@@ -35,7 +36,7 @@ pub struct Args {
 }
 
 pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result<Exit> {
-    let issue = named(args.id, "git unclaim")?;
+    let issue = named(args.id, client, "git unclaim")?;
     let force = eviction(args.force, args.reason, args.expected_token);
     // By force it is another session's tenure that ends: the token kept here
     // says nothing about it.
@@ -52,6 +53,7 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
     };
     let reply = client.ask(&request, output).await?;
     client.tokens().forget(&reply)?;
+    keep::let_go(client, &reply)?;
     answer(
         &reply,
         Status::Released,

@@ -8,7 +8,7 @@ pub mod time;
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use git_claim_api::text::escape;
+use git_claim_api::text::{escape, json_line};
 
 use crate::args::Global;
 use crate::error::{Failure, Result};
@@ -68,6 +68,13 @@ impl Output {
         write(&format!("{line}\n"))
     }
 
+    /// A reply of the command's own.
+    pub fn value(&self, value: &serde_json::Value) -> Result<()> {
+        let line = json_line(value)
+            .map_err(|error| Failure::error(format!("the reply cannot be written: {error}")))?;
+        self.reply(&line)
+    }
+
     /// One sentence that all went well.
     pub fn sentence(&self, sentence: &str) -> Result<()> {
         if self.quiet {
@@ -117,7 +124,14 @@ impl Output {
 
     pub fn failure(&self, failure: &Failure) {
         if self.json {
-            return eprint(&format!("{}\n", json::failure(failure)));
+            // What a command found out is its reply; what kept it from finding
+            // out is an error.
+            return match failure.reply.as_ref().map(json_line) {
+                Some(Ok(line)) => {
+                    let _ = write(&format!("{line}\n"));
+                }
+                _ => eprint(&format!("{}\n", json::failure(failure))),
+            };
         }
         let mut text = format!("{} {}\n", self.stderr.error("error:"), failure.message);
         if let Some(hint) = &failure.hint {

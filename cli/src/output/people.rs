@@ -2,8 +2,11 @@
 
 use git_claim_api::duration::short;
 use git_claim_api::exit::Exit;
-use git_claim_api::ids::{Session, is_long_id};
-use git_claim_api::reply::{ClaimReply, Reason, Status, Tenure, WhoamiReply};
+use git_claim_api::ids::{Oid, Session, is_long_id};
+use git_claim_api::lock::Lock;
+use git_claim_api::reply::{
+    ClaimReply, Reason, RecoveryAction, State, Status, Tenure, WhoamiReply,
+};
 use git_claim_api::text::escape;
 
 use super::time::{left, moment, since};
@@ -44,6 +47,65 @@ pub fn claimed(reply: &ClaimReply, took_over: bool) -> String {
         sentence.push_str("; who held it is told by whom and why it was taken over");
     }
     sentence
+}
+
+/// `start` went well.
+pub fn started(reply: &ClaimReply, lock: &Lock, is_own: bool) -> String {
+    let again = if is_own { "; it was yours already" } else { "" };
+    format!(
+        "claimed {} {}{again}\nbranch {} in {}",
+        subject(reply),
+        until(reply),
+        lock.branch_name,
+        escape(&lock.worktree_path)
+    )
+}
+
+/// `check` found nothing wrong.
+pub fn sound(reply: &ClaimReply) -> String {
+    format!("sound: {} is yours {}", subject(reply), until(reply))
+}
+
+/// Who holds it and until when, whoever that is.
+pub fn held_how(reply: &ClaimReply) -> String {
+    let holder = reply.claim.holder.as_deref().map(escape);
+    match (reply.state, holder) {
+        (Some(State::Live), Some(holder)) => {
+            let whose = match (reply.claim.mine, reply.claim.same_principal) {
+                (true, _) => "you, here".to_owned(),
+                (false, true) => format!("you{}", elsewhere(reply)),
+                (false, false) => holder,
+            };
+            format!(
+                "held by {whose}, {}, token {}",
+                until(reply),
+                reply.claim.token
+            )
+        }
+        (Some(State::Expired), Some(holder)) => {
+            format!("run out; {holder} had it last, token {}", reply.claim.token)
+        }
+        _ => format!("free; the last token was {}", reply.claim.token),
+    }
+}
+
+/// `recover` went well, or with `--dry-run` would.
+pub fn recovered(reply: &ClaimReply, head: &Oid, is_dry_run: bool) -> String {
+    let id = subject(reply);
+    let what = match reply.recovery {
+        Some(RecoveryAction::Upgraded) => "its record is completed, with a new token",
+        Some(RecoveryAction::TakenAgain) => "it had run out, and is taken again",
+        Some(RecoveryAction::Moved) => "its worktree was gone, and is built anew",
+        Some(RecoveryAction::CopyAgain) | None => "the record here is written anew",
+    };
+    let (would, end) = match is_dry_run {
+        true => ("would recover", ". Nothing was written"),
+        false => ("recovered", ""),
+    };
+    format!(
+        "{would} {id} {}: {what}; the branch stays at {head}{end}",
+        until(reply)
+    )
 }
 
 /// `renew` went well.

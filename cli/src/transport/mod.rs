@@ -149,10 +149,20 @@ impl Transport {
         }
     }
 
-    fn too_late(&mut self) -> Failure {
+    /// How long the server may take.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Nobody shall use the present connection again.
+    pub fn hang_up(&mut self) {
         if let Route::Mux(mux) = &mut self.route {
             mux.give_up();
         }
+    }
+
+    fn too_late(&mut self) -> Failure {
+        self.hang_up();
         Failure::not_now(format!(
             "no answer from {} within {}s",
             self.host,

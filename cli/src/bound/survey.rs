@@ -1,0 +1,404 @@
+//! A bound claim as it stands on both sides, and whether all of it is as it
+//! should be. Looking changes nothing, here or on the server.
+
+use std::path::Path;
+
+use git_claim_api::exit::Exit;
+use git_claim_api::ids::{Branch, IssueId, Session};
+use git_claim_api::lock::{self, Lock, Reading};
+use git_claim_api::reply::{ClaimReply, Reason as Conflict, State, Status};
+use git_claim_api::text::escape;
+use git_claim_api::verb::Request;
+use serde_json::Value;
+
+use super::copy::Copies;
+use super::quote::quote;
+use super::refusal::{Reason, Refusal};
+use super::repository::{Head, Repository, same};
+use crate::client::Client;
+use crate::error::{Failure, Kind, Result};
+use crate::output::Output;
+use crate::session;
+
+/// What there is to see.
+#[derive(Debug)]
+pub struct Survey {
+    pub issue: IssueId,
+    /// The worktree that is looked at.
+    pub worktree: Repository,
+    pub head: Head,
+    pub is_registered: bool,
+    /// Whom the worktree acts as.
+    pub session: Option<Session>,
+    /// The worktree's copy; null if it is damaged.
+    pub copy: Option<Value>,
+    /// What the server shows, or why it could not be asked.
+    pub server: std::result::Result<ClaimReply, Failure>,
+    /// What the server says of the copy's token in the hands of whoever asks.
+    pub verified: Option<ClaimReply>,
+}
+
+impl Survey {
+    /// Looks at `issue` in `worktree`.
+    ///
+    /// # Errors
+    /// The worktree cannot be looked at.
+    pub async fn take(
+        client: &mut Client,
+        worktree: Repository,
+        issue: IssueId,
+        output: &mut Output,
+    ) -> Result<Survey> {
+        let session = match client.given_session() {
+            Some(session) => Some(session.clone()),
+            None => session::known(&worktree.git_dir)?,
+        };
+        let server = ask(client, &show(client, &issue, session.as_ref())?, output).await;
+        // What was typed may be a prefix; the copy has the full id.
+        let issue = match &server {
+            Ok(shown) => full(shown)?,
+            Err(_) => issue,
+        };
+        let copy = Copies::of(&worktree.git_dir, client.remote()).load(&issue)?;
+        let verified = match (copy.as_ref().map(lock::read), &server) {
+            (Some(Reading::Canonical(copy)), Ok(_)) => {
+                let request = Request::Verify {
+                    repo: client.repo()?,
+                    issue: issue.clone(),
+                    token: copy.work_lease.token,
+                    session: session.clone(),
+                };
+                Some(ask(client, &request, output).await)
+            }
+            _ => None,
+        };
+        // One answer that does not come is as bad as two.
+        let (server, verified) = match verified {
+            Some(Err(failure)) => (Err(failure), None),
+            Some(Ok(verified)) => (server, Some(verified)),
+            None => (server, None),
+        };
+        Ok(Survey {
+            head: worktree.head(),
+            is_registered: worktree.is_registered()?,
+            worktree,
+            issue,
+            session,
+            copy,
+            server,
+            verified,
+        })
+    }
+
+    /// The server's record, as far as it was shown.
+    pub fn record(&self) -> Option<&Value> {
+        self.server.as_ref().ok()?.lock.as_ref()
+    }
+
+    /// The branch that the record is about: the server's word, else the copy's.
+    pub fn branch(&self) -> Option<Branch> {
+        let shown = self.server.as_ref().ok();
+        shown
+            .and_then(|shown| shown.claim.branch.clone())
+            .or_else(|| branch_of(self.copy.as_ref()?))?
+            .parse()
+            .ok()
+    }
+
+    /// The record, if work may go on.
+    ///
+    /// # Errors
+    /// The first thing that is not as it should be.
+    pub fn judge(&self) -> std::result::Result<Box<Lock>, Refusal> {
+        let id = &self.issue;
+        let Some(copy) = &self.copy else {
+            return Err(Refusal::new(
+                Reason::NotBound,
+                format!("no claim on {id} is bound to this worktree"),
+                format!("git claim start {id}"),
+            ));
+        };
+        let copy = match lock::read(copy) {
+            Reading::Canonical(copy) => copy,
+            Reading::Incomplete { missing, .. } => {
+                return Err(Refusal::missing(missing, "this worktree's", self.recover()));
+            }
+        };
+        let shown = match &self.server {
+            Ok(shown) => shown,
+            Err(failure) => {
+                return Err(Refusal::from_failure(
+                    failure.clone(),
+                    Reason::Refused,
+                    "git claim check",
+                ));
+            }
+        };
+        self.is_held(&copy, shown)?;
+        let record = match shown.lock.as_ref().map(lock::read) {
+            Some(Reading::Canonical(record)) => record,
+            Some(Reading::Incomplete { missing, .. }) => {
+                return Err(Refusal::missing(missing, "the server's", self.recover()));
+            }
+            None => {
+                let missing = shown.missing.clone().unwrap_or_default();
+                return Err(Refusal::missing(missing, "the server's", self.recover()));
+            }
+        };
+        self.agrees(&copy, &record)?;
+        self.is_in_place(&copy)?;
+        Ok(record)
+    }
+
+    /// Whether both records are complete and say the same, wherever the
+    /// worktree may be.
+    pub fn both_sides_are_sound(&self) -> bool {
+        let records = (
+            self.copy.as_ref().map(lock::read),
+            self.record().map(lock::read),
+        );
+        match (records, &self.server) {
+            ((Some(Reading::Canonical(copy)), Some(Reading::Canonical(record))), Ok(shown)) => {
+                self.is_held(&copy, shown).is_ok() && self.agrees(&copy, &record).is_ok()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the claim is live, and this very worktree's.
+    fn is_held(&self, copy: &Lock, shown: &ClaimReply) -> std::result::Result<(), Refusal> {
+        let id = &self.issue;
+        let claim = &shown.claim;
+        let has_run_out = claim.ttl_left_ms.is_some_and(|left| left <= 0);
+        match shown.state {
+            Some(State::Live) if !has_run_out => {}
+            Some(State::Live | State::Expired) => {
+                let next = match claim.same_principal {
+                    true => self.recover(),
+                    false => format!("git claim start {id}"),
+                };
+                let message = format!("the claim on {id} has run out");
+                return Err(Refusal::new(Reason::Expired, message, next));
+            }
+            Some(State::Free) | None => {
+                let message = format!("nobody holds {id} any more");
+                let next = format!("git claim start {id}");
+                return Err(Refusal::new(Reason::Released, message, next));
+            }
+        }
+        let holder = escape(claim.holder.as_deref().unwrap_or_default());
+        if !claim.same_principal {
+            let message = format!("{id} is claimed by {holder}");
+            let next = format!("git claim log {id}");
+            return Err(Refusal::new(Reason::Held, message, next).exit(Exit::Conflict));
+        }
+        let session = copy.work_lease.task_session_id.as_str();
+        if !claim.mine && claim.session.as_deref() != Some(session) {
+            let message = format!("{id} is claimed by you in another session");
+            return Err(
+                Refusal::new(Reason::HeldInOtherSession, message, self.inspect())
+                    .exit(Exit::Conflict),
+            );
+        }
+        if self.session.as_ref() != Some(&copy.work_lease.task_session_id) {
+            let message = "this worktree's session is not the one that the record names";
+            return Err(Refusal::new(
+                Reason::SessionMismatch,
+                message,
+                self.inspect(),
+            ));
+        }
+        let conflict = self
+            .verified
+            .as_ref()
+            .and_then(|verified| (verified.status != Status::Valid).then_some(verified.reason));
+        match conflict {
+            Some(Some(Conflict::OtherKey)) => {
+                let message = format!("{id} was claimed by {holder} with another key");
+                let next = "git claim whoami";
+                Err(Refusal::new(Reason::OtherKey, message, next).exit(Exit::Conflict))
+            }
+            // What else is wrong with the token, the records tell better.
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the copy says what the server says.
+    fn agrees(&self, copy: &Lock, record: &Lock) -> std::result::Result<(), Refusal> {
+        let differs = |reason, what: &str| {
+            Err(Refusal::new(
+                reason,
+                format!("this worktree's record and the server's differ in {what}"),
+                match reason {
+                    Reason::ClaimantMismatch | Reason::ProfileMismatch => self.inspect(),
+                    _ => self.recover(),
+                },
+            ))
+        };
+        let place = |lock: &Lock| {
+            (
+                lock.remote.clone(),
+                lock.org.clone(),
+                lock.repo.clone(),
+                lock.issue_number.clone(),
+                lock.branch_name.clone(),
+                lock.worktree_path.clone(),
+            )
+        };
+        let (mine, theirs) = (&copy.work_lease, &record.work_lease);
+        if place(copy) != place(record) || copy.issue_number != self.issue {
+            let message = "this worktree's record and the server's differ in the repository, \
+                           issue, branch or worktree";
+            let next = format!("git claim start {}", self.issue);
+            return Err(Refusal::new(Reason::BindingMismatch, message, next));
+        }
+        if mine.claimant.username != theirs.claimant.username {
+            return differs(Reason::ClaimantMismatch, "the claimant");
+        }
+        if mine.claimant.profile != theirs.claimant.profile {
+            return differs(Reason::ProfileMismatch, "the claimant's key");
+        }
+        if mine.task_session_id != theirs.task_session_id {
+            return differs(Reason::SessionMismatch, "the session");
+        }
+        if mine.token != theirs.token {
+            return differs(Reason::TokenMismatch, "the token");
+        }
+        if mine.lease_id != theirs.lease_id || mine.acquired_at != theirs.acquired_at {
+            return differs(Reason::LeaseMismatch, "the lease");
+        }
+        if copy.lock_provenance != record.lock_provenance {
+            return differs(Reason::ProvenanceMismatch, "where it comes from");
+        }
+        // The server may be ahead: a heartbeat may be under way.
+        if copy.lock_generation > record.lock_generation {
+            return differs(
+                Reason::GenerationMismatch,
+                "the generation: the server's is behind",
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether the worktree is where the record says, and on its branch.
+    fn is_in_place(&self, copy: &Lock) -> std::result::Result<(), Refusal> {
+        let branch = &copy.branch_name;
+        let switch = format!("git switch {}", quote(branch.as_str()));
+        match &self.head {
+            Head::Branch(name) if name == branch.as_str() => {}
+            Head::Branch(name) => {
+                let message = format!("{} is checked out, not {branch}", escape(name));
+                return Err(Refusal::new(Reason::WrongBranch, message, switch));
+            }
+            Head::Detached | Head::Bare => {
+                let message = format!("HEAD is detached, not on {branch}");
+                return Err(Refusal::new(Reason::DetachedHead, message, switch));
+            }
+        }
+        if !self.is_registered {
+            return Err(Refusal::new(
+                Reason::WorktreeUnregistered,
+                "git does not know this worktree where it is",
+                "git worktree repair",
+            ));
+        }
+        if !same(Path::new(&copy.worktree_path), &self.worktree.top) {
+            return Err(Refusal::new(
+                Reason::WorktreeMoved,
+                format!(
+                    "this worktree is not where the record says, {}",
+                    escape(&copy.worktree_path)
+                ),
+                format!("git claim start {}", self.issue),
+            ));
+        }
+        Ok(())
+    }
+
+    fn inspect(&self) -> String {
+        format!("git claim inspect {}", self.issue)
+    }
+
+    /// The recovery of this record, as it is to be typed.
+    fn recover(&self) -> String {
+        let tip = self.branch().and_then(|branch| self.worktree.tip(&branch));
+        match tip {
+            Some(tip) => format!("git claim recover {} --expected-head {tip}", self.issue),
+            None => self.inspect(),
+        }
+    }
+}
+
+/// The branch that a record names, however much else of it is missing.
+pub fn branch_of(record: &Value) -> Option<String> {
+    match lock::read(record) {
+        Reading::Canonical(lock) => Some(lock.branch_name.to_string()),
+        Reading::Incomplete { found, .. } => found.branch,
+    }
+}
+
+/// A reply about one claim, a conflict included.
+pub async fn ask(
+    client: &mut Client,
+    request: &Request,
+    output: &mut Output,
+) -> Result<ClaimReply> {
+    client.ask(request, output).await?.read()
+}
+
+/// A request for the server's record.
+pub fn show(client: &Client, issue: &IssueId, session: Option<&Session>) -> Result<Request> {
+    Ok(Request::Show {
+        repo: client.repo()?,
+        issue: issue.clone(),
+        session: session.cloned(),
+    })
+}
+
+/// The full id that a reply names.
+pub fn full(reply: &ClaimReply) -> Result<IssueId> {
+    reply.issue.parse().map_err(|why| Failure {
+        kind: Kind::Exit(Exit::NotNow),
+        ..Failure::error(format!("the server's reply is not understood: {why}"))
+    })
+}
+
+/// The worktree that has a copy of the record of `issue`: the present one
+/// first. `None`: no registered worktree has.
+pub fn bound_worktree(
+    present: &Repository,
+    remote: &str,
+    issue: &IssueId,
+) -> Result<Option<Repository>> {
+    let has_copy =
+        |worktree: &Repository| Copies::of(&worktree.git_dir, remote).path(issue).exists();
+    if has_copy(present) {
+        return Ok(Some(present.clone()));
+    }
+    let registered = present.worktrees()?.into_iter();
+    Ok(registered
+        .filter(|worktree| !worktree.is_gone)
+        .filter_map(|worktree| Repository::at(&worktree.path).ok())
+        .find(has_copy))
+}
+
+/// The issue whose claim is bound to a worktree.
+///
+/// # Errors
+/// There is none, or more than one.
+pub fn bound_issue(worktree: &Repository, remote: &str) -> std::result::Result<IssueId, Refusal> {
+    let mut issues = Copies::of(&worktree.git_dir, remote).issues().into_iter();
+    match (issues.next(), issues.next()) {
+        (Some(only), None) => Ok(only),
+        (None, _) => Err(Refusal::new(
+            Reason::NotBound,
+            "no claim is bound to this worktree",
+            "git claims --mine",
+        )),
+        (Some(one), Some(other)) => Err(Refusal::new(
+            Reason::WorktreeBound,
+            format!("more than one claim is bound to this worktree: {one}, {other}"),
+            format!("git claim inspect {one}"),
+        )),
+    }
+}

@@ -1,0 +1,618 @@
+//! `git claim start`: claim an issue for one branch in one worktree.
+
+use std::path::PathBuf;
+
+use clap::ValueHint;
+use git_claim_api::exit::Exit;
+use git_claim_api::ids::{Branch, IssueId, RequestId, Session, Token, Ttl};
+use git_claim_api::lock::Lock;
+use git_claim_api::reply::{ClaimReply, Reason as Conflict, State, Status, WhoamiReply};
+use git_claim_api::verb::{Request, Take};
+use serde_json::json;
+
+use crate::args::{issue_id, ttl};
+use crate::bound::copy::Copies;
+use crate::bound::journal::Journal;
+use crate::bound::plan::{Ground, Plan, Target, Wish};
+use crate::bound::quote::quote;
+use crate::bound::refusal::{Reason, Refusal};
+use crate::bound::repository::{Over, Repository};
+use crate::bound::survey::{self, Survey, full};
+use crate::bound::{binding, push_option};
+use crate::client::Client;
+use crate::error::{Failure, Kind, Result};
+use crate::hex::random;
+use crate::interrupt;
+use crate::output::{Output, people};
+use crate::session;
+
+/// Claim an issue for a branch and a worktree of its own
+///
+/// Claims the issue, makes the branch and a worktree for it, keeps the record
+/// of the claim there, and reads it back from the server and from the disk.
+/// Only when all of it is sound does it say that work may begin; else it undoes
+/// what it made, and names the command that helps. Repeating it does no harm.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The issue's id
+    #[arg(value_parser = issue_id, required_unless_present = "next")]
+    pub id: Option<IssueId>,
+
+    /// Take the first open issue that nobody holds
+    #[arg(long, conflicts_with = "id")]
+    pub next: bool,
+
+    /// How long the claim lives unless it is renewed; without it, as long as
+    /// the server thinks right
+    #[arg(short, long, value_name = "DURATION", value_hint = ValueHint::Other, value_parser = ttl)]
+    pub ttl: Option<Ttl>,
+
+    /// The branch, made if it is not there; without it `claim/<id>`
+    #[arg(long, value_name = "NAME", value_hint = ValueHint::Other)]
+    pub branch: Option<Branch>,
+
+    /// Where a new branch begins; without it the remote's default branch
+    #[arg(long, value_name = "REV", value_hint = ValueHint::Other, conflicts_with = "here")]
+    pub base: Option<String>,
+
+    /// The worktree's folder; without it `<repository>.claims/<id>` beside the
+    /// repository
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::DirPath, conflicts_with = "here")]
+    pub worktree: Option<PathBuf>,
+
+    /// Bind the present worktree and the branch that is checked out in it
+    #[arg(long)]
+    pub here: bool,
+}
+
+pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result<Exit> {
+    let mut work = Work::new(args, client)?;
+    let outcome = interrupt::or_stop(work.steps(client, output)).await;
+    let failure = match outcome {
+        Ok(done) => {
+            say(&done, output)?;
+            return Ok(Exit::Done);
+        }
+        Err(failure) => failure,
+    };
+    let refusal = match work.refusal.take() {
+        Some(refusal) => refusal,
+        None => Refusal::from_failure(failure, Reason::Refused, work.again()),
+    };
+    Err(work.undo(refusal, client, output).await.into())
+}
+
+/// How far the server was asked to give the claim.
+enum Asked {
+    Not,
+    /// The answer is not known. `was_mine`: it was held before this call.
+    Sent {
+        request: Box<Request>,
+        was_mine: bool,
+    },
+    /// It is held. `begun`: by this call.
+    Taken {
+        token: u64,
+        begun: bool,
+    },
+}
+
+/// One call: what it is to do, and what it has made so far.
+struct Work {
+    args: Args,
+    repository: Repository,
+    journal: Journal,
+    session: Option<Session>,
+    asked: Asked,
+    issue: Option<IssueId>,
+    refusal: Option<Refusal>,
+}
+
+/// All of it is sound.
+struct Done {
+    lock: Box<Lock>,
+    reply: ClaimReply,
+    push_option: String,
+    is_carried: bool,
+    is_own: bool,
+}
+
+impl Work {
+    fn new(args: Args, client: &Client) -> Result<Work> {
+        Ok(Work {
+            repository: Repository::of(client.git())?,
+            journal: Journal::default(),
+            session: None,
+            asked: Asked::Not,
+            issue: args.id.clone(),
+            refusal: None,
+            args,
+        })
+    }
+
+    /// The steps, in their order. A refusal is kept beside the failure.
+    async fn steps(&mut self, client: &mut Client, output: &mut Output) -> Result<Done> {
+        match self.all(client, output).await {
+            Ok(done) => Ok(done),
+            Err(refusal) => {
+                self.refusal = Some(refusal.clone());
+                Err(refusal.into())
+            }
+        }
+    }
+
+    async fn all(
+        &mut self,
+        client: &mut Client,
+        output: &mut Output,
+    ) -> std::result::Result<Done, Refusal> {
+        let whoami = self.ask_who(client, output).await?;
+        let (issue, before) = match self.args.id.clone() {
+            Some(id) => self.look(&id, client, output).await?,
+            None => self.take_next(client, output).await?,
+        };
+        self.issue = Some(issue.clone());
+        let plan = self.plan(client, &issue, before.as_ref()).await?;
+        let session = self.session_for(&plan, client)?;
+        let reply = self
+            .claim(&issue, &plan, &session, before, client, output)
+            .await?;
+        let worktree = self.make(&plan, &session).await?;
+        self.store(&worktree, &issue, &reply, client)?;
+        let lock = self.read_back(&worktree, &issue, client, output).await?;
+        let push_option = push_option::of(&lock);
+        let is_carried =
+            push_option::is_taken_everywhere(&client.git().config, client.remote(), &whoami);
+        if is_carried {
+            let set = worktree.alone().and_then(|alone| {
+                push_option::set(&worktree, &push_option, &mut self.journal, &alone)
+            });
+            set.map_err(|error| self.failed(Reason::PushOptionFailed, error))?;
+        }
+        let is_own = !matches!(self.asked, Asked::Taken { begun: true, .. });
+        Ok(Done {
+            lock,
+            reply,
+            push_option,
+            is_carried,
+            is_own,
+        })
+    }
+
+    async fn ask_who(
+        &self,
+        client: &mut Client,
+        output: &mut Output,
+    ) -> std::result::Result<WhoamiReply, Refusal> {
+        let whoami: Result<WhoamiReply> = async {
+            let request = Request::Whoami {
+                repo: Some(client.repo()?),
+            };
+            client.ask(&request, output).await?.read()
+        }
+        .await;
+        let whoami = whoami.map_err(|failure| self.stopped(failure, Reason::Refused))?;
+        if matches!(whoami.access.as_deref(), Some("write" | "admin")) {
+            return Ok(whoami);
+        }
+        Err(Refusal::new(
+            Reason::NotAllowed,
+            "you may see the claims in this repository, but not take any",
+            "git claim whoami",
+        ))
+    }
+
+    /// The issue's full id, and its claim as it is now.
+    async fn look(
+        &self,
+        id: &IssueId,
+        client: &mut Client,
+        output: &mut Output,
+    ) -> std::result::Result<(IssueId, Option<ClaimReply>), Refusal> {
+        let shown = async {
+            let session = client.known_session()?;
+            let request = survey::show(client, id, session.as_ref())?;
+            let shown = survey::ask(client, &request, output).await?;
+            Ok((full(&shown)?, Some(shown)))
+        };
+        shown.await.map_err(|failure| {
+            Refusal::from_failure(failure, Reason::Refused, "git claims".to_owned())
+        })
+    }
+
+    /// Takes the first free issue, for a session that nobody has yet.
+    async fn take_next(
+        &mut self,
+        client: &mut Client,
+        output: &mut Output,
+    ) -> std::result::Result<(IssueId, Option<ClaimReply>), Refusal> {
+        let session = match (client.given_session(), self.args.here) {
+            (Some(session), _) => session.clone(),
+            (None, true) => self.own_session(&self.repository.clone())?,
+            (None, false) => self.fresh_session()?,
+        };
+        self.session = Some(session.clone());
+        let repo = client
+            .repo()
+            .map_err(|f| self.stopped(f, Reason::Refused))?;
+        let request = Request::Next {
+            repo,
+            take: Take {
+                ttl: self.args.ttl,
+                session: Some(session),
+                request: Some(self.request_id()?),
+                ..Take::default()
+            },
+        };
+        let reply = self.take(request, None, client, output).await?;
+        let issue = full(&reply).map_err(|failure| self.stopped(failure, Reason::Refused))?;
+        Ok((issue, None))
+    }
+
+    async fn plan(
+        &self,
+        client: &Client,
+        issue: &IssueId,
+        before: Option<&ClaimReply>,
+    ) -> std::result::Result<Plan, Refusal> {
+        let bound_to = before
+            .filter(|shown| shown.state == Some(State::Live) && shown.claim.same_principal)
+            .and_then(|shown| shown.claim.branch.as_ref()?.parse().ok());
+        let ground = Ground {
+            repository: &self.repository,
+            remote: client.remote(),
+            issue,
+            bound_to: bound_to.as_ref(),
+            patience: client.timeout(),
+        };
+        let wish = Wish {
+            branch: self.args.branch.clone(),
+            base: self.args.base.clone(),
+            worktree: self.args.worktree.clone(),
+            here: self.args.here,
+        };
+        ground.plan(&wish).await
+    }
+
+    /// The session that the claim is taken with: the one that was given, else
+    /// the worktree's own, else a new one for a new worktree.
+    fn session_for(
+        &mut self,
+        plan: &Plan,
+        client: &Client,
+    ) -> std::result::Result<Session, Refusal> {
+        let session = match (client.given_session(), &self.session, &plan.target) {
+            (Some(session), ..) => session.clone(),
+            // `--next` has claimed with it already.
+            (None, Some(session), _) => session.clone(),
+            (None, None, Target::Make(_)) => self.fresh_session()?,
+            (None, None, Target::Reuse(worktree)) => self.own_session(worktree)?,
+        };
+        self.session = Some(session.clone());
+        Ok(session)
+    }
+
+    async fn claim(
+        &mut self,
+        issue: &IssueId,
+        plan: &Plan,
+        session: &Session,
+        before: Option<ClaimReply>,
+        client: &mut Client,
+        output: &mut Output,
+    ) -> std::result::Result<ClaimReply, Refusal> {
+        let made: Result<Request> = (|| {
+            Ok(Request::Acquire {
+                repo: client.repo()?,
+                issue: issue.clone(),
+                take: Take {
+                    ttl: self.args.ttl,
+                    session: Some(session.clone()),
+                    binding: Some(binding(client, &plan.branch, plan.target.path())?),
+                    request: Some(self.request_id()?),
+                    ..Take::default()
+                },
+            })
+        })();
+        let request = made.map_err(|failure| self.stopped(failure, Reason::Refused))?;
+        self.take(request, before, client, output).await
+    }
+
+    /// Asks for the claim. An answer that is lost is asked for once more: the
+    /// request's id makes it the same request.
+    async fn take(
+        &mut self,
+        request: Request,
+        before: Option<ClaimReply>,
+        client: &mut Client,
+        output: &mut Output,
+    ) -> std::result::Result<ClaimReply, Refusal> {
+        let held_before = match &self.asked {
+            Asked::Taken { begun, .. } => Some(*begun),
+            _ => None,
+        };
+        // Whatever the answer says of the tenure, a request that is answered
+        // twice has begun what was not there before.
+        let was_mine = before.is_some_and(|shown| {
+            shown.state == Some(State::Live)
+                && shown.claim.same_principal
+                && shown.claim.session.as_deref() == self.session.as_ref().map(Session::as_str)
+        });
+        if held_before.is_none() {
+            self.asked = Asked::Sent {
+                request: Box::new(request.clone()),
+                was_mine,
+            };
+        }
+        let mut answer = client.ask(&request, output).await;
+        if answer
+            .as_ref()
+            .is_err_and(|f| f.kind == Kind::Exit(Exit::NotNow))
+        {
+            client.hang_up();
+            answer = client.ask(&request, output).await;
+        }
+        let reply = match answer {
+            Ok(reply) => reply,
+            Err(failure) => {
+                if failure.kind != Kind::Exit(Exit::NotNow) && held_before.is_none() {
+                    self.asked = Asked::Not;
+                }
+                return Err(self.stopped(failure, Reason::Refused));
+            }
+        };
+        let claim: Result<ClaimReply> = match reply.exit {
+            Exit::Nothing => Err(Failure::new(Exit::Nothing, "nothing left to take")),
+            _ => reply.read(),
+        };
+        let claim = match claim {
+            Ok(claim) => claim,
+            Err(failure) => {
+                self.asked = Asked::Not;
+                return Err(Refusal {
+                    next: "git claims".to_owned(),
+                    ..self.stopped(failure, Reason::NothingToTake)
+                });
+            }
+        };
+        if claim.status == Status::Acquired {
+            self.asked = Asked::Taken {
+                token: claim.claim.token,
+                begun: held_before.unwrap_or(!was_mine),
+            };
+            return Ok(claim);
+        }
+        if held_before.is_none() {
+            self.asked = Asked::Not;
+        }
+        let id = &claim.issue;
+        let (reason, next) = match claim.reason {
+            Some(Conflict::OtherSession) => (
+                Reason::HeldInOtherSession,
+                format!("git claim inspect {id}"),
+            ),
+            Some(Conflict::OtherKey) => (Reason::OtherKey, "git claim whoami".to_owned()),
+            _ => (Reason::Held, "git claim start --next".to_owned()),
+        };
+        let told = people::conflict(&claim, people::Doing::Claim);
+        Err(Refusal::new(reason, told.message, next).exit(Exit::Conflict))
+    }
+
+    /// The branch and the worktree.
+    async fn make(
+        &mut self,
+        plan: &Plan,
+        session: &Session,
+    ) -> std::result::Result<Repository, Refusal> {
+        if let Some(at) = &plan.base {
+            let made = self.repository.make_branch(&plan.branch, at);
+            made.map_err(|error| self.failed(Reason::BranchFailed, error))?;
+            self.journal.branch(&plan.branch, at);
+        }
+        match &plan.target {
+            Target::Reuse(worktree) => Ok(worktree.clone()),
+            Target::Make(path) => {
+                let made = make_worktree(
+                    &self.repository,
+                    path,
+                    &plan.branch,
+                    Over::Nothing,
+                    session,
+                    &mut self.journal,
+                );
+                made.await
+                    .map_err(|error| self.failed(Reason::WorktreeFailed, error))
+            }
+        }
+    }
+
+    fn store(
+        &mut self,
+        worktree: &Repository,
+        issue: &IssueId,
+        reply: &ClaimReply,
+        client: &Client,
+    ) -> std::result::Result<(), Refusal> {
+        let stored = store(worktree, client.remote(), issue, reply, &mut self.journal);
+        stored.map_err(|error| self.failed(Reason::RecordNotStored, error))
+    }
+
+    /// What both sides have now, which must be canonical and the same.
+    async fn read_back(
+        &self,
+        worktree: &Repository,
+        issue: &IssueId,
+        client: &mut Client,
+        output: &mut Output,
+    ) -> std::result::Result<Box<Lock>, Refusal> {
+        let survey = Survey::take(client, worktree.clone(), issue.clone(), output).await;
+        let survey = survey.map_err(|failure| self.stopped(failure, Reason::Refused))?;
+        survey.judge().map_err(|refusal| Refusal {
+            next: self.again(),
+            ..refusal
+        })
+    }
+
+    /// The session of a worktree that is there, made if it has none.
+    fn own_session(&mut self, worktree: &Repository) -> std::result::Result<Session, Refusal> {
+        let entered = self.journal.file(&session::file(&worktree.git_dir));
+        entered
+            .map_err(anyhow::Error::from)
+            .and_then(|()| session::own(&worktree.git_dir))
+            .map_err(|error| self.failed(Reason::RecordNotStored, error))
+    }
+
+    fn fresh_session(&self) -> std::result::Result<Session, Refusal> {
+        session::random_session().map_err(|error| self.failed(Reason::Refused, error))
+    }
+
+    fn request_id(&self) -> std::result::Result<RequestId, Refusal> {
+        let id = random::<12>().map_err(anyhow::Error::from);
+        id.and_then(|id| Ok(id.parse()?))
+            .map_err(|error| self.failed(Reason::Refused, error))
+    }
+
+    /// A step of this machine's that did not work.
+    fn failed(&self, reason: Reason, error: anyhow::Error) -> Refusal {
+        Refusal::new(reason, format!("{error:#}"), self.again())
+    }
+
+    /// The server's or the connection's failure.
+    fn stopped(&self, failure: Failure, reason: Reason) -> Refusal {
+        Refusal::from_failure(failure, reason, self.again())
+    }
+
+    /// The same once more.
+    fn again(&self) -> String {
+        match &self.issue {
+            Some(issue) => format!("git claim start {issue}"),
+            None => "git claim start --next".to_owned(),
+        }
+    }
+
+    /// Unmakes what this call made, and gives back what it took.
+    async fn undo(
+        mut self,
+        mut refusal: Refusal,
+        client: &mut Client,
+        output: &mut Output,
+    ) -> Refusal {
+        for trouble in self.journal.undo(&self.repository) {
+            output.warning(&format!("this could not be undone: {trouble}"));
+        }
+        if let Err(failure) = self.give_back(client, output).await {
+            let session = self.session.as_ref().map(ToString::to_string);
+            refusal.message = format!(
+                "{}; the claim may still be held: {}",
+                refusal.message, failure.message
+            );
+            if let (Some(session), Some(issue)) = (session, &self.issue) {
+                refusal.next = format!("git claim start {issue} --session {session}");
+            }
+        }
+        refusal
+    }
+
+    async fn give_back(&mut self, client: &mut Client, output: &mut Output) -> Result<()> {
+        let token = match std::mem::replace(&mut self.asked, Asked::Not) {
+            Asked::Not | Asked::Taken { begun: false, .. } => return Ok(()),
+            Asked::Taken { token, begun: true } => token,
+            Asked::Sent { was_mine: true, .. } => return Ok(()),
+            Asked::Sent { request, .. } => {
+                // Whether it arrived is not known: asked again, it is the same
+                // request, and its answer is.
+                client.hang_up();
+                let reply = survey::ask(client, &request, output).await?;
+                if reply.status != Status::Acquired {
+                    return Ok(());
+                }
+                self.issue = Some(full(&reply)?);
+                reply.claim.token
+            }
+        };
+        let Some(issue) = self.issue.clone() else {
+            return Ok(());
+        };
+        let request = Request::Release {
+            repo: client.repo()?,
+            issue,
+            session: self.session.clone(),
+            token: Token::new(token).ok(),
+            force: None,
+        };
+        client.hang_up();
+        client.ask(&request, output).await?;
+        Ok(())
+    }
+}
+
+/// A worktree of `branch` at `path`, with the session that its claim was taken
+/// with.
+pub async fn make_worktree(
+    repository: &Repository,
+    path: &std::path::Path,
+    branch: &Branch,
+    over: Over,
+    session: &Session,
+    journal: &mut Journal,
+) -> anyhow::Result<Repository> {
+    let is_ours = journal.make_folder(path)?;
+    journal.folder(&repository.common_dir.join("worktrees"));
+    journal.worktree(path, is_ours);
+    repository.make_worktree(path, branch, over).await?;
+    let worktree = Repository::at(path)?;
+    push_option::clear_inherited(&worktree)?;
+    session::adopt(&worktree.git_dir, session)?;
+    Ok(worktree)
+}
+
+/// Keeps the record that a reply carries in the worktree, and its token.
+pub fn store(
+    worktree: &Repository,
+    remote: &str,
+    issue: &IssueId,
+    reply: &ClaimReply,
+    journal: &mut Journal,
+) -> anyhow::Result<()> {
+    let copies = Copies::of(&worktree.git_dir, remote);
+    let file = copies.path(issue);
+    if let Some(folder) = file.parent() {
+        journal.make_folder(folder)?;
+    }
+    journal.file(&file)?;
+    // A server that sends no record is told by what reads it back.
+    copies.store(issue, &reply.lock.clone().unwrap_or_default())?;
+    let tokens = crate::token::Tokens::of(&worktree.git_dir, remote);
+    journal.file(&tokens.path(issue))?;
+    tokens.put(issue, reply.claim.token)
+}
+
+fn say(done: &Done, output: &mut Output) -> Result<()> {
+    let lock = &done.lock;
+    if output.json() {
+        let reply = json!({
+            "success": true,
+            "work_allowed": true,
+            "missing": [],
+            "issue": lock.issue_number,
+            "branch": lock.branch_name,
+            "worktree": lock.worktree_path,
+            "token": lock.work_lease.token,
+            "tenure": if done.is_own { "own" } else { "new" },
+            "expires_at": lock.work_lease.expires_at,
+            "push_option": done.push_option,
+            "push_option_set": done.is_carried,
+            "lock": lock,
+        });
+        return output.value(&reply);
+    }
+    output.sentence(&people::started(&done.reply, lock, done.is_own))?;
+    let push = match done.is_carried {
+        true => "`git push` from there carries the claim's token".to_owned(),
+        false => format!("push with `git push -o {}`", done.push_option),
+    };
+    output.sentence(&format!(
+        "{push}\nwork may begin: cd {}",
+        quote(&lock.worktree_path)
+    ))
+}
