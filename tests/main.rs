@@ -12,6 +12,8 @@ mod abi;
 #[cfg(test)]
 mod access;
 #[cfg(test)]
+mod check;
+#[cfg(test)]
 mod claim;
 #[cfg(test)]
 mod connection;
@@ -20,7 +22,11 @@ mod docs;
 #[cfg(test)]
 mod exit_codes;
 #[cfg(test)]
+mod hook;
+#[cfg(test)]
 mod hosts;
+#[cfg(test)]
+mod inspect;
 #[cfg(test)]
 mod install;
 #[cfg(test)]
@@ -35,5 +41,13 @@ mod page;
 mod race;
 #[cfg(test)]
 mod readme;
+#[cfg(test)]
+mod records;
+#[cfg(test)]
+mod recover;
+#[cfg(test)]
+mod repositories;
+#[cfg(test)]
+mod start;
 #[cfg(test)]
 mod wire;

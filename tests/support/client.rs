@@ -101,6 +101,14 @@ impl Person {
         .unwrap();
     }
 
+    /// This person in a folder that is there.
+    pub fn at(&self, dir: impl Into<PathBuf>) -> Client {
+        Client {
+            person: self.clone(),
+            dir: dir.into(),
+        }
+    }
+
     /// A new, empty worktree whose `origin` is `url`.
     pub fn worktree(&self, url: &str) -> Client {
         let name = (1..)
@@ -180,6 +188,11 @@ impl Client {
     /// The worktree.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// The same person in another folder.
+    pub fn at(&self, dir: impl Into<PathBuf>) -> Client {
+        self.person.at(dir)
     }
 
     /// Any command, run in the worktree.

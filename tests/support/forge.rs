@@ -113,8 +113,18 @@ impl Forge {
 
     /// Somebody whose key the forge knows under `name`.
     pub fn person(&self, name: &str) -> Person {
+        self.person_behind_server(name, &format!("--as {name}"))
+    }
+
+    /// A second key, `key`, of the person whom the forge knows under `name`.
+    pub fn second_key(&self, key: &str, name: &str) -> Person {
+        self.person_behind_server(key, &format!("--as {name} --key SHA256:{key:A<43}"))
+    }
+
+    /// Somebody whose forced command has these words.
+    pub fn person_behind_server(&self, name: &str, words: &str) -> Person {
         let command = format!(
-            "{} openssh --config {} --as {name}",
+            "{} openssh --config {} {words}",
             programs::server().display(),
             self.config().display()
         );
