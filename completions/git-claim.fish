@@ -39,6 +39,11 @@ complete -c git-claim -n "__fish_git_claim_needs_command" -s h -l help -d 'Print
 complete -c git-claim -n "__fish_git_claim_needs_command" -s V -l version -d 'Print version'
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "renew" -d 'Set the end of your claim anew, counted from now'
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "heartbeat" -d 'Set the end of your claim anew, counted from now'
+complete -c git-claim -n "__fish_git_claim_needs_command" -a "start" -d 'Claim an issue for a branch and a worktree of its own'
+complete -c git-claim -n "__fish_git_claim_needs_command" -a "check" -d 'Check that the claim that this worktree is bound to is sound'
+complete -c git-claim -n "__fish_git_claim_needs_command" -a "inspect" -d 'Show a bound claim as it stands here and on the server'
+complete -c git-claim -n "__fish_git_claim_needs_command" -a "recover" -d 'Make the record of your bound claim sound again'
+complete -c git-claim -n "__fish_git_claim_needs_command" -a "install-hook" -d 'Have `git claim check` run before every push, as git\'s pre-push hook'
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "log" -d 'Show who held an issue, when, and how it ended'
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "whoami" -d 'Show who you are to the server, and what you may do'
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "help" -d 'Show the manual page, or the help of a subcommand'
@@ -59,6 +64,51 @@ complete -c git-claim -n "__fish_git_claim_using_subcommand heartbeat" -s q -l q
 complete -c git-claim -n "__fish_git_claim_using_subcommand heartbeat" -s v -l verbose -d 'Tell on stderr who is asked what, and over which connection'
 complete -c git-claim -n "__fish_git_claim_using_subcommand heartbeat" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c git-claim -n "__fish_git_claim_using_subcommand heartbeat" -s V -l version -d 'Print version'
+complete -c git-claim -n "__fish_git_claim_using_subcommand start" -s t -l ttl -d 'How long the claim lives unless it is renewed; without it, as long as the server thinks right' -r -f
+complete -c git-claim -n "__fish_git_claim_using_subcommand start" -l branch -d 'The branch, made if it is not there; without it `claim/<id>`' -r -f
+complete -c git-claim -n "__fish_git_claim_using_subcommand start" -l base -d 'Where a new branch begins; without it the remote\'s default branch' -r -f
+complete -c git-claim -n "__fish_git_claim_using_subcommand start" -l worktree -d 'The worktree\'s folder; without it `<repository>.claims/<id>` beside the repository' -r -f -a "(__fish_complete_directories)"
+complete -c git-claim -n "__fish_git_claim_using_subcommand start" -s r -l remote -d 'The remote whose server is asked' -r -f
+complete -c git-claim -n "__fish_git_claim_using_subcommand start" -l session -d 'The session to act as, instead of this worktree\'s own' -r -f
+complete -c git-claim -n "__fish_git_claim_using_subcommand start" -l next -d 'Take the first open issue that nobody holds'
+complete -c git-claim -n "__fish_git_claim_using_subcommand start" -l here -d 'Bind the present worktree and the branch that is checked out in it'
+complete -c git-claim -n "__fish_git_claim_using_subcommand start" -l json -d 'Print the server\'s reply as one line of JSON; errors are JSON too'
+complete -c git-claim -n "__fish_git_claim_using_subcommand start" -s q -l quiet -d 'Say nothing where all went well'
+complete -c git-claim -n "__fish_git_claim_using_subcommand start" -s v -l verbose -d 'Tell on stderr who is asked what, and over which connection'
+complete -c git-claim -n "__fish_git_claim_using_subcommand start" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c git-claim -n "__fish_git_claim_using_subcommand start" -s V -l version -d 'Print version'
+complete -c git-claim -n "__fish_git_claim_using_subcommand check" -l hook -d 'Run as this git hook: pushes of branches that no claim is bound to pass' -r -f -a "pre-push\t''"
+complete -c git-claim -n "__fish_git_claim_using_subcommand check" -s r -l remote -d 'The remote whose server is asked' -r -f
+complete -c git-claim -n "__fish_git_claim_using_subcommand check" -l session -d 'The session to act as, instead of this worktree\'s own' -r -f
+complete -c git-claim -n "__fish_git_claim_using_subcommand check" -l json -d 'Print the server\'s reply as one line of JSON; errors are JSON too'
+complete -c git-claim -n "__fish_git_claim_using_subcommand check" -s q -l quiet -d 'Say nothing where all went well'
+complete -c git-claim -n "__fish_git_claim_using_subcommand check" -s v -l verbose -d 'Tell on stderr who is asked what, and over which connection'
+complete -c git-claim -n "__fish_git_claim_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c git-claim -n "__fish_git_claim_using_subcommand check" -s V -l version -d 'Print version'
+complete -c git-claim -n "__fish_git_claim_using_subcommand inspect" -s r -l remote -d 'The remote whose server is asked' -r -f
+complete -c git-claim -n "__fish_git_claim_using_subcommand inspect" -l session -d 'The session to act as, instead of this worktree\'s own' -r -f
+complete -c git-claim -n "__fish_git_claim_using_subcommand inspect" -l json -d 'Print the server\'s reply as one line of JSON; errors are JSON too'
+complete -c git-claim -n "__fish_git_claim_using_subcommand inspect" -s q -l quiet -d 'Say nothing where all went well'
+complete -c git-claim -n "__fish_git_claim_using_subcommand inspect" -s v -l verbose -d 'Tell on stderr who is asked what, and over which connection'
+complete -c git-claim -n "__fish_git_claim_using_subcommand inspect" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c git-claim -n "__fish_git_claim_using_subcommand inspect" -s V -l version -d 'Print version'
+complete -c git-claim -n "__fish_git_claim_using_subcommand recover" -l expected-head -d 'Where the branch must be, as a full object id' -r -f
+complete -c git-claim -n "__fish_git_claim_using_subcommand recover" -l worktree -d 'The worktree; built anew if it is gone' -r -f -a "(__fish_complete_directories)"
+complete -c git-claim -n "__fish_git_claim_using_subcommand recover" -s r -l remote -d 'The remote whose server is asked' -r -f
+complete -c git-claim -n "__fish_git_claim_using_subcommand recover" -l session -d 'The session to act as, instead of this worktree\'s own' -r -f
+complete -c git-claim -n "__fish_git_claim_using_subcommand recover" -l dry-run -d 'Say what would be done, and write nothing anywhere'
+complete -c git-claim -n "__fish_git_claim_using_subcommand recover" -l json -d 'Print the server\'s reply as one line of JSON; errors are JSON too'
+complete -c git-claim -n "__fish_git_claim_using_subcommand recover" -s q -l quiet -d 'Say nothing where all went well'
+complete -c git-claim -n "__fish_git_claim_using_subcommand recover" -s v -l verbose -d 'Tell on stderr who is asked what, and over which connection'
+complete -c git-claim -n "__fish_git_claim_using_subcommand recover" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c git-claim -n "__fish_git_claim_using_subcommand recover" -s V -l version -d 'Print version'
+complete -c git-claim -n "__fish_git_claim_using_subcommand install-hook" -s r -l remote -d 'The remote whose server is asked' -r -f
+complete -c git-claim -n "__fish_git_claim_using_subcommand install-hook" -l session -d 'The session to act as, instead of this worktree\'s own' -r -f
+complete -c git-claim -n "__fish_git_claim_using_subcommand install-hook" -l json -d 'Print the server\'s reply as one line of JSON; errors are JSON too'
+complete -c git-claim -n "__fish_git_claim_using_subcommand install-hook" -s q -l quiet -d 'Say nothing where all went well'
+complete -c git-claim -n "__fish_git_claim_using_subcommand install-hook" -s v -l verbose -d 'Tell on stderr who is asked what, and over which connection'
+complete -c git-claim -n "__fish_git_claim_using_subcommand install-hook" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c git-claim -n "__fish_git_claim_using_subcommand install-hook" -s V -l version -d 'Print version'
 complete -c git-claim -n "__fish_git_claim_using_subcommand log" -s r -l remote -d 'The remote whose server is asked' -r -f
 complete -c git-claim -n "__fish_git_claim_using_subcommand log" -l session -d 'The session to act as, instead of this worktree\'s own' -r -f
 complete -c git-claim -n "__fish_git_claim_using_subcommand log" -l json -d 'Print the server\'s reply as one line of JSON; errors are JSON too'
