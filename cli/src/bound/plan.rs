@@ -180,7 +180,7 @@ impl Ground<'_> {
             Some(worktree) => Err(Refusal::new(
                 Reason::PathTaken,
                 format!("{} is a worktree on another branch", shown(&worktree.path)),
-                self.elsewhere(&path),
+                self.elsewhere(&path, branch),
             )),
             None => match on_branch {
                 Some(worktree) if worktree.is_gone => Err(self.is_gone(worktree, branch)),
@@ -200,7 +200,7 @@ impl Ground<'_> {
                 None if is_taken(&path) => Err(Refusal::new(
                     Reason::PathTaken,
                     format!("{} is there already, and is no worktree", shown(&path)),
-                    self.elsewhere(&path),
+                    self.elsewhere(&path, branch),
                 )),
                 None => Ok(Target::Make(path)),
             },
@@ -343,16 +343,17 @@ impl Ground<'_> {
         )
     }
 
-    /// The same issue in a folder that is free.
-    fn elsewhere(&self, path: &Path) -> String {
+    /// The same issue and branch in a folder that is free.
+    fn elsewhere(&self, path: &Path, branch: &Branch) -> String {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let free = (2..)
             .map(|n| path.with_file_name(format!("{name}-{n}")))
             .find(|path| !path.exists())
             .unwrap_or_default();
         format!(
-            "git claim start {} --worktree {}",
+            "git claim start {} --branch {} --worktree {}",
             self.issue,
+            quote(branch.as_str()),
             quote(&free.to_string_lossy())
         )
     }

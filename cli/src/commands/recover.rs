@@ -91,13 +91,15 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         looked.unmake(&mut journal, output);
         return Err(Refused::from_server(&recovered).into());
     }
-    store(
+    let stored = store(
         &worktree,
         client.remote(),
         &looked.issue,
         &recovered,
         &mut journal,
-    )?;
+    );
+    // The server has done its part, and says so to whoever asks again.
+    stored.map_err(|error| Failure::from(error).hint(format!("next: {}", looked.again(&args))))?;
     let survey = Survey::take(client, worktree.clone(), looked.issue.clone(), output).await?;
     let lock = survey.judge()?;
     let option = push_option::of(&lock);
