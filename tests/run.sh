@@ -50,7 +50,8 @@ hint: sudo apt-get install ${packages[*]}"
 fi
 
 say "building the workspace"
-cargo build --workspace --locked
+# The examples too: a test runs one of them.
+cargo build --workspace --locked --lib --bins --examples
 
 say "checking that the plugin does not build with panic=abort"
 if output=$(cargo check -p git-claim-plugin --locked --config 'profile.dev.panic="abort"' 2>&1); then

@@ -5,6 +5,7 @@ mod forge_stub;
 mod forgejo;
 mod git_shell;
 mod gitolite;
+mod in_process;
 mod lease_server;
 mod machine;
 mod openssh;
