@@ -22,6 +22,8 @@ mod docs;
 #[cfg(test)]
 mod exit_codes;
 #[cfg(test)]
+mod fence;
+#[cfg(test)]
 mod hook;
 #[cfg(test)]
 mod hosts;

@@ -21,10 +21,11 @@ use git_claim_api::abi::{
     gclaim_str,
 };
 use git_claim_api::access::Access;
+use git_claim_api::event::Event;
 use git_claim_api::gclaim_has;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use crate::host::{Host, Output, Stream, Unreadable};
+use crate::host::{Host, Input, NoInput, Output, Stream, Unreadable};
 use crate::log;
 use crate::plugin_file::PluginFile;
 
@@ -276,8 +277,13 @@ impl Instance {
         request: &Request<'_>,
         host: &dyn Host,
         output: &dyn Output,
+        input: &dyn Input,
     ) -> Result<u8, CallError> {
-        let call = Call { host, output };
+        let call = Call {
+            host,
+            output,
+            input,
+        };
         let request = gclaim_request {
             size: size_of_u32::<gclaim_request>(),
             flags: if request.of_host {
@@ -313,6 +319,7 @@ impl Instance {
         let call = Call {
             host,
             output: &Nowhere,
+            input: &NoInput,
         };
         let query = gclaim_query {
             size: size_of_u32::<gclaim_query>(),
@@ -346,6 +353,7 @@ impl Drop for Instance {
 struct Call<'a> {
     host: &'a dyn Host,
     output: &'a dyn Output,
+    input: &'a dyn Input,
 }
 
 /// The outputs of a question: its answer goes to a sink, and to nothing else.
@@ -357,9 +365,8 @@ impl Output for Nowhere {
     }
 }
 
-/// The callbacks. `now`, `read`, `cancelled` and `event` are the optional ones
-/// that these loaders leave to the plugin: sshd kills a session whose client is
-/// gone.
+/// The callbacks. `now` and `cancelled` are the optional ones that these loaders
+/// leave to the plugin: sshd kills a session whose client is gone.
 const HOST_CALLBACKS: gclaim_host = gclaim_host {
     size: size_of_u32::<gclaim_host>(),
     abi_minor: GCLAIM_ABI_MINOR,
@@ -369,11 +376,11 @@ const HOST_CALLBACKS: gclaim_host = gclaim_host {
     resolve_repo: Some(on_resolve_repo),
     authorize: Some(on_authorize),
     write: Some(on_write),
-    read: None,
+    read: Some(on_read),
     cancelled: None,
     repo_path: Some(on_repo_path),
     resolve_issue: None,
-    event: None,
+    event: Some(on_event),
 };
 
 /// What the plugin is handed where issues live in the repository.
@@ -567,6 +574,57 @@ unsafe extern "C" fn on_write(
     unsafe { with_call(call, body) }
 }
 
+unsafe extern "C" fn on_read(
+    call: *mut c_void,
+    buf: *mut c_void,
+    cap: usize,
+    got: *mut usize,
+) -> i32 {
+    let body = |call: &Call<'_>| {
+        // SAFETY: null or the plugin's integer, for this call.
+        let Some(got) = (unsafe { got.as_mut() }) else {
+            return GCLAIM_EINVAL;
+        };
+        *got = 0;
+        if buf.is_null() || cap == 0 || isize::try_from(cap).is_err() {
+            return GCLAIM_EINVAL;
+        }
+        // SAFETY: the plugin lends `cap` bytes, which it has initialised or which
+        // are only written to, until this returns.
+        let buffer = unsafe {
+            ptr::write_bytes(buf.cast::<u8>(), 0, cap);
+            std::slice::from_raw_parts_mut(buf.cast::<u8>(), cap)
+        };
+        match call.input.read(buffer) {
+            Ok(read) => {
+                *got = read;
+                GCLAIM_OK
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => GCLAIM_EBUSY,
+            Err(_) => GCLAIM_ECANCEL,
+        }
+    };
+    // SAFETY: the plugin hands back the request's `call` during exec.
+    unsafe { with_call(call, body) }
+}
+
+unsafe extern "C" fn on_event(call: *mut c_void, json: *const c_char, len: usize) -> i32 {
+    let body = |call: &Call<'_>| {
+        // SAFETY: the plugin lends the text until this returns.
+        let json = unsafe { text(json, len) };
+        let event = json.and_then(|json| serde_json::from_str::<Event>(json).ok());
+        match (event, json) {
+            (Some(event), Some(json)) => {
+                call.host.event(&event.repo, json);
+                GCLAIM_OK
+            }
+            _ => GCLAIM_EINVAL,
+        }
+    };
+    // SAFETY: the plugin hands back the request's `call` during exec.
+    unsafe { with_call(call, body) }
+}
+
 unsafe extern "C" fn on_repo_path(
     call: *mut c_void,
     repo_id: *const c_char,
@@ -644,6 +702,22 @@ mod tests {
         }
     }
 
+    /// An input of one byte at a time: 7, and again 7.
+    struct Seven;
+
+    impl Input for Seven {
+        fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+            match buffer.len() {
+                2 => Err(io::ErrorKind::WouldBlock.into()),
+                3 => Err(io::ErrorKind::BrokenPipe.into()),
+                _ => {
+                    buffer[0] = 7;
+                    Ok(1)
+                }
+            }
+        }
+    }
+
     #[derive(Default)]
     struct Kept(RefCell<Vec<(Stream, Vec<u8>)>>);
 
@@ -662,6 +736,7 @@ mod tests {
         let call = Call {
             host: &OneRepo,
             output,
+            input: &Seven,
         };
         body(ptr::from_ref(&call).cast_mut().cast())
     }
@@ -674,6 +749,24 @@ mod tests {
             unsafe { on_resolve_repo(call, name.as_ptr().cast(), name.len(), &sink) }
         });
         (status, String::from_utf8(id).unwrap())
+    }
+
+    #[test]
+    fn input_is_read_or_not_there_yet_or_gone() {
+        for (capacity, status, expected) in [
+            (0, GCLAIM_EINVAL, 0),
+            (1, GCLAIM_OK, 1),
+            (2, GCLAIM_EBUSY, 0),
+            (3, GCLAIM_ECANCEL, 0),
+        ] {
+            let mut buffer = [0_u8; 4];
+            let mut got = 9;
+            let answered = as_plugin(&Kept::default(), |call| {
+                // SAFETY: all pointers outlive the call.
+                unsafe { on_read(call, buffer.as_mut_ptr().cast(), capacity, &mut got) }
+            });
+            assert_eq!((answered, got), (status, expected), "{capacity}");
+        }
     }
 
     #[test]

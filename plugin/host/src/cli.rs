@@ -10,6 +10,7 @@ use crate::admin;
 use crate::cgi;
 use crate::forgejo;
 use crate::gitolite;
+use crate::hook;
 use crate::local;
 use crate::openssh::{self, Forced};
 use crate::principal::Name;
@@ -78,6 +79,28 @@ handing any words on:
         #[command(flatten)]
         settings: SettingsFile,
     },
+    /// Do what git's hooks behind a push are for; `setup` puts it in place.
+    Hook {
+        #[command(flatten)]
+        settings: SettingsFile,
+        /// The host behind which the push comes in.
+        #[arg(long, value_enum)]
+        kind: hook::Kind,
+        /// Which hook it is.
+        #[arg(value_enum)]
+        when: hook::When,
+    },
+    /// Put the hooks behind a push into a repository, and let it take push
+    /// options.
+    Setup {
+        #[command(flatten)]
+        settings: SettingsFile,
+        /// The host behind which pushes come in.
+        #[arg(long, value_enum, default_value_t)]
+        kind: hook::Kind,
+        /// The repository, as a client would name it.
+        repo: String,
+    },
     /// Say what is wrong with the setup.
     Check {
         #[command(flatten)]
@@ -140,6 +163,16 @@ fn run(kind: Kind) -> Result<u8, Failure> {
         Kind::Forgejo { settings, original } => forgejo::run(settings.config.as_deref(), &original),
         Kind::Local { settings } => local::run(settings.config.as_deref()),
         Kind::Cgi { settings } => cgi::run(settings.config.as_deref()),
+        Kind::Hook {
+            settings,
+            kind,
+            when,
+        } => hook::run(kind, settings.config.as_deref(), when),
+        Kind::Setup {
+            settings,
+            kind,
+            repo,
+        } => admin::setup::run(kind, settings.config.as_deref(), &repo),
         Kind::Check {
             settings,
             repo,

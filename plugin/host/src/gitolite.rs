@@ -15,7 +15,7 @@ use crate::collab_lease;
 use crate::host::Host;
 use crate::log::{Level, log};
 use crate::openssh::ORIGINAL_COMMAND;
-use crate::principal::Name;
+use crate::principal::{Name, Principal};
 use crate::report::Failure;
 use crate::repos::Repo;
 use crate::request::Job;
@@ -59,10 +59,23 @@ pub fn run(config: Option<&Path>, words: &[OsString]) -> Result<u8, Failure> {
         ledger: settings.ledger().map_err(Failure::not_now)?,
         command: command.as_bytes(),
         user: user.as_str(),
-        key: &format!("gitolite:{user}"),
+        key: &profile(&user),
         of_host: false,
     };
     job.run(&site)
+}
+
+/// Whom gitolite says pushes.
+pub fn pusher() -> Option<Principal> {
+    let name = user().ok()?;
+    Some(Principal {
+        profile: profile(&name),
+        name,
+    })
+}
+
+fn profile(user: &Name) -> String {
+    format!("gitolite:{user}")
 }
 
 fn user() -> Result<Name, Failure> {

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use git_claim_api::access::Access;
 
+use crate::post_claim;
+
 /// The answers about repositories and rights, for one request.
 pub trait Host {
     /// The permanent id of the repository that the user typed as `name`, the
@@ -17,6 +19,13 @@ pub trait Host {
 
     /// The absolute path of the repository's git directory.
     fn repo_path(&self, repo_id: &str) -> Option<PathBuf>;
+
+    /// A change of a claim in this repository, as JSON, after it is durable.
+    fn event(&self, repo_id: &str, json: &str) {
+        if let Some(path) = self.repo_path(repo_id) {
+            post_claim::tell(&path, json);
+        }
+    }
 
     /// Whether issues live at the host, and not in the repository.
     fn has_tracker(&self) -> bool {
@@ -42,6 +51,26 @@ pub struct Unreadable;
 pub enum Stream {
     Stdout,
     Stderr,
+}
+
+/// Where what a request reads comes from.
+pub trait Input {
+    /// Reads some of it; 0 at its end.
+    ///
+    /// # Errors
+    /// It cannot be read, or with [`io::ErrorKind::WouldBlock`] there is nothing
+    /// for now.
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize>;
+}
+
+/// For requests that read nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct NoInput;
+
+impl Input for NoInput {
+    fn read(&self, _buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(0)
+    }
 }
 
 /// Where a request's output goes.

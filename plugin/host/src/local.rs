@@ -18,6 +18,7 @@ use rustix::process::geteuid;
 use crate::host::Host;
 use crate::login;
 use crate::openssh::ORIGINAL_COMMAND;
+use crate::post_claim;
 use crate::report::Failure;
 use crate::repos::{Repos, candidates, valid_id};
 use crate::request::Job;
@@ -50,6 +51,20 @@ pub fn run(config: Option<&Path>) -> Result<u8, Failure> {
         of_host: false,
     };
     job.run(&place)
+}
+
+/// The id and the ledger of the repository whose git directory has the real path
+/// `git_dir`, behind a push to it.
+///
+/// # Errors
+/// As for a request.
+pub fn id_and_ledger(git_dir: &Path, settings: &Settings) -> Result<(String, PathBuf), Failure> {
+    let name = git_dir.to_string_lossy();
+    let place = Place::find(&name, settings)?;
+    match place.repo {
+        Some(repo) => Ok((repo.id, place.ledger)),
+        None => Err(Failure::repository_not_found()),
+    }
 }
 
 /// The one repository of a request, and the ledger that holds its claims.
@@ -131,6 +146,13 @@ impl Host for Place {
     fn repo_path(&self, repo_id: &str) -> Option<PathBuf> {
         Some(self.repo(repo_id)?.path.clone())
     }
+
+    fn event(&self, repo_id: &str, json: &str) {
+        // What runs programs counts only in a repository of one's own.
+        if let Some(repo) = self.repo(repo_id).filter(|repo| owns(&repo.path)) {
+            post_claim::tell(&repo.path, json);
+        }
+    }
 }
 
 /// The folder of repositories of this machine's site, if it has one.
@@ -152,7 +174,7 @@ fn served(settings: &Settings) -> Result<Option<Repos>, Failure> {
 /// The real path of the git directory of the repository at `path`, found as git
 /// finds it for a local remote, and by git's `safe.directory` rule: nothing of a
 /// repository that somebody else owns is read without the person's word.
-fn open(path: &Path) -> Result<PathBuf, Failure> {
+pub fn open(path: &Path) -> Result<PathBuf, Failure> {
     let name = path.to_str().ok_or_else(Failure::repository_not_found)?;
     for candidate in candidates(name.trim_end_matches('/')) {
         let found = match open_exactly(Path::new(&candidate)) {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use git_claim_api::REQUEST_DEADLINE_MS;
 
 use crate::abi::{self, CallError, Instance, OpenError, Plugin};
-use crate::host::{Host, Output, Stream};
+use crate::host::{Host, Input, NoInput, Output, Stream};
 use crate::log::{Level, log};
 use crate::plugin_file::PluginFile;
 use crate::report::Failure;
@@ -56,6 +56,19 @@ impl Job<'_> {
     /// # Errors
     /// It could not be done.
     pub fn run_to(&self, host: &dyn Host, output: &dyn Output) -> Result<u8, Failure> {
+        self.run_with(host, output, &NoInput)
+    }
+
+    /// Does it with the answer to `output`, and what it reads from `input`.
+    ///
+    /// # Errors
+    /// It could not be done.
+    pub fn run_with(
+        &self,
+        host: &dyn Host,
+        output: &dyn Output,
+        input: &dyn Input,
+    ) -> Result<u8, Failure> {
         let plugin = load(self.settings)?;
         let instance = open(
             &plugin,
@@ -72,7 +85,7 @@ impl Job<'_> {
             deadline_ms: REQUEST_DEADLINE_MS,
             of_host: self.of_host,
         };
-        instance.exec(&request, host, output).map_err(failed)
+        instance.exec(&request, host, output, input).map_err(failed)
     }
 }
 

@@ -28,11 +28,20 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts to count.
+    /// Starts to count; at the end the client reads that the ledger is busy.
     ///
     /// # Errors
     /// The system has no thread to give.
     pub fn start() -> io::Result<Watchdog> {
+        Watchdog::start_with(|| busy().print().code())
+    }
+
+    /// Starts to count; at the end the process ends with the code that `end`
+    /// gives.
+    ///
+    /// # Errors
+    /// The system has no thread to give.
+    pub fn start_with(end: impl FnOnce() -> u8 + Send + 'static) -> io::Result<Watchdog> {
         let watchdog = Watchdog {
             settled: Arc::new(AtomicBool::new(false)),
         };
@@ -41,7 +50,7 @@ impl Watchdog {
         std::thread::Builder::new()
             .name("watchdog".to_owned())
             .stack_size(STACK)
-            .spawn(move || watching.wait(limit))?;
+            .spawn(move || watching.wait(limit, end))?;
         Ok(watchdog)
     }
 
@@ -51,15 +60,14 @@ impl Watchdog {
         !self.settled.swap(true, Ordering::AcqRel)
     }
 
-    fn wait(&self, limit: Duration) {
-        let end = Instant::now() + limit;
+    fn wait(&self, limit: Duration, end: impl FnOnce() -> u8) {
+        let last = Instant::now() + limit;
         // A thread may wake early.
-        while let Some(left) = end.checked_duration_since(Instant::now()) {
+        while let Some(left) = last.checked_duration_since(Instant::now()) {
             std::thread::sleep(left);
         }
         if self.settle() {
-            let exit = busy().print();
-            std::process::exit(exit.code().into());
+            std::process::exit(end().into());
         }
     }
 }

@@ -4,8 +4,8 @@
 pub mod backup;
 pub mod check;
 pub mod rename;
+pub mod setup;
 
-use std::cell::RefCell;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,8 @@ use git_claim_api::verb::Request;
 use rustix::process::geteuid;
 use serde::de::DeserializeOwned;
 
-use crate::host::{Host, Output, Stream};
+use crate::host::Host;
+use crate::kept::Kept;
 use crate::login;
 use crate::report::Failure;
 use crate::repos::Repos;
@@ -37,33 +38,6 @@ impl Host for AdminHost<'_> {
 
     fn repo_path(&self, repo_id: &str) -> Option<PathBuf> {
         Some(self.0?.by_id(repo_id)?.path)
-    }
-}
-
-/// What the plugin answered, kept.
-#[derive(Debug, Default)]
-struct Kept {
-    stdout: RefCell<Vec<u8>>,
-    stderr: RefCell<Vec<u8>>,
-}
-
-impl Kept {
-    /// The first line of the plugin's complaint, without its `error: `.
-    fn complaint(&self) -> String {
-        let text = String::from_utf8_lossy(&self.stderr.borrow()).into_owned();
-        let line = text.lines().next().unwrap_or_default();
-        line.strip_prefix("error: ").unwrap_or(line).to_owned()
-    }
-}
-
-impl Output for Kept {
-    fn write(&self, stream: Stream, data: &[u8]) -> io::Result<()> {
-        let into = match stream {
-            Stream::Stdout => &self.stdout,
-            Stream::Stderr => &self.stderr,
-        };
-        into.borrow_mut().extend_from_slice(data);
-        Ok(())
     }
 }
 
@@ -88,7 +62,7 @@ fn ask<T: DeserializeOwned>(
     let kept = Kept::default();
     let exit = job.run_to(&AdminHost(repos), &kept)?;
     if exit == Exit::Done.code() {
-        return serde_json::from_slice(&kept.stdout.borrow()).map_err(Failure::not_now);
+        return kept.reply();
     }
     let complaint = kept.complaint();
     Err(if exit == Exit::NotNow.code() {

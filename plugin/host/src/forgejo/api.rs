@@ -47,7 +47,7 @@ impl fmt::Display for KeyId {
 }
 
 /// A number as the forge counts: from 1, without zeros in front.
-fn number(digits: &str) -> Option<i64> {
+pub fn number(digits: &str) -> Option<i64> {
     let plain = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
     digits.parse().ok().filter(|_| plain)
 }
@@ -398,7 +398,7 @@ impl ServResults {
 }
 
 /// Whether the forge would let somebody be called so.
-fn is_login(name: &str) -> bool {
+pub fn is_login(name: &str) -> bool {
     !name.is_empty()
         && name
             .bytes()

@@ -6,6 +6,7 @@
 //! version than the one that this was written for.
 
 pub mod api;
+mod hook;
 pub mod settings;
 
 use std::cell::RefCell;
@@ -19,6 +20,7 @@ use git_claim_api::access::Access;
 use git_claim_api::verb::Request;
 
 use self::api::{Api, KeyId, RepoName, Served};
+pub use self::hook::{pusher, repo_of_hook};
 use crate::host::{Host, Unreadable};
 use crate::log::{Level, log};
 use crate::openssh::{ORIGINAL_COMMAND, asks_for_claims};
