@@ -13,6 +13,7 @@ bindir := $(root)/bin
 libdir := $(root)/lib/git-claim
 includedir := $(root)/include
 man1dir := $(root)/share/man/man1
+man3dir := $(root)/share/man/man3
 bashdir := $(root)/share/bash-completion/completions
 zshdir := $(root)/share/zsh/site-functions
 fishdir := $(root)/share/fish/vendor_completions.d
@@ -49,11 +50,12 @@ docs:
 # Builds nothing, so that `sudo make install` after `make` needs no toolchain.
 install:
 	umask 022 && install -d -m 755 $(bindir) $(libdir) $(includedir) $(man1dir) \
-		$(bashdir) $(zshdir) $(fishdir)
+		$(man3dir) $(bashdir) $(zshdir) $(fishdir)
 	install -m 755 $(programs:%=$(built)/%) $(bindir)
 	install -m 644 $(built)/libgit_claim_plugin.so $(libdir)
 	install -m 644 plugin/include/git_claim_plugin.h $(includedir)
 	install -m 644 $(commands:%=man/%.1) $(man1dir)
+	install -m 644 man/git-claim-plugin.3 $(man3dir)
 	for name in $(commands); do \
 		install -m 644 completions/$$name.bash $(bashdir)/$$name && \
 		install -m 644 completions/_$$name $(zshdir)/_$$name && \
@@ -62,6 +64,7 @@ install:
 
 uninstall:
 	rm -f $(programs:%=$(bindir)/%) $(libdir)/libgit_claim_plugin.so
-	rm -f $(includedir)/git_claim_plugin.h $(commands:%=$(man1dir)/%.1)
+	rm -f $(includedir)/git_claim_plugin.h $(man3dir)/git-claim-plugin.3
+	rm -f $(commands:%=$(man1dir)/%.1)
 	rm -f $(commands:%=$(bashdir)/%) $(commands:%=$(zshdir)/_%) $(commands:%=$(fishdir)/%.fish)
 	-rmdir $(libdir)

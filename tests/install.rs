@@ -28,6 +28,7 @@ const FILES: &[(&str, u32)] = &[
     ("share/man/man1/git-claim.1", 0o644),
     ("share/man/man1/git-claims.1", 0o644),
     ("share/man/man1/git-unclaim.1", 0o644),
+    ("share/man/man3/git-claim-plugin.3", 0o644),
     ("share/zsh/site-functions/_git-claim", 0o644),
     ("share/zsh/site-functions/_git-claims", 0o644),
     ("share/zsh/site-functions/_git-unclaim", 0o644),

@@ -40,6 +40,8 @@ mod local;
 #[cfg(test)]
 mod page;
 #[cfg(test)]
+mod plugin_manual;
+#[cfg(test)]
 mod race;
 #[cfg(test)]
 mod readme;
