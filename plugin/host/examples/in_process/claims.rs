@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use git_claim_api::REQUEST_DEADLINE_MS;
 use git_claim_server::abi::Request;
-use git_claim_server::host::{Output, Stream};
+use git_claim_server::host::{NoInput, Output, Stream};
 use git_claim_server::principal::Principal;
 use git_claim_server::site::Site;
 use russh::Channel;
@@ -65,7 +65,8 @@ fn exec(forge: &Forge, who: &Principal, peer: IpAddr, command: &[u8], pipe: Pipe
         deadline_ms: REQUEST_DEADLINE_MS,
         of_host: false,
     };
-    match forge.plugin.exec(&request, &site, &pipe) {
+    // `serve` alone would read what the client sends.
+    match forge.plugin.exec(&request, &site, &pipe, &NoInput) {
         Ok(exit) => exit,
         // Nothing was promised to the client: it may try again.
         Err(status) => pipe.error(&status.to_string(), 6),
