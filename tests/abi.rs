@@ -113,6 +113,31 @@ fn denied_and_unknown_are_one_answer() {
 }
 
 #[test]
+fn a_c_host_asks_for_its_pages() {
+    let said = stdout(&play("query"));
+    let answers: Vec<serde_json::Value> = said
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .filter(|answer: &serde_json::Value| answer.get("status").is_none())
+        .collect();
+    let [claims, claim] = answers.as_slice() else {
+        panic!("two answers: {said}");
+    };
+    // The host's own tracker has no order: what is held is known all the same.
+    assert_eq!(claims["listing"], "none");
+    assert_eq!(claims["issues"][0]["issue"], "1");
+    assert_eq!(claims["issues"][0]["title"], "From C");
+    assert_eq!(claims["issues"][0]["state"], "open");
+    assert_eq!(claims["issues"][0]["claim"]["holder"], "bob");
+    assert_eq!(claims["issues"][0]["claim"]["same_principal"], false);
+    assert_eq!(claim["claim"]["same_principal"], true);
+    assert_eq!(claim["tenures"][0]["holder"], "bob");
+    assert_eq!(claim["tenures"][1]["holder"], "ann");
+    assert_eq!(claim["tenures"][1]["note"], "busy");
+    assert_eq!(claim["tenures"][1]["how"], "released");
+}
+
+#[test]
 fn an_instance_does_not_work_in_a_forked_child() {
     play("fork");
 }

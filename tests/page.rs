@@ -331,6 +331,31 @@ fn a_repository_for_everybody_is_for_nobody_in_particular_too() {
 }
 
 #[test]
+fn what_the_tracker_cannot_list_is_said_and_what_is_held_is_shown() {
+    let forge = Forge::new();
+    forge.add_repo("plain.git");
+    let web = Web::before(&forge);
+    let alice = forge.client("alice");
+    alice.verb("acquire plain.git 42 --ttl 600").success();
+    let dave = Some("dave");
+    let page = web.get(dave, "/plain.git").body;
+    let (held, free) = held_and_free(&page);
+    assert!(held.contains("alice") && held.contains("./plain.git/42"));
+    assert!(free.contains("can't be listed"), "{page}");
+    // A tracker that is out of order hides no claim.
+    git(
+        &forge.repos().join("plain.git"),
+        &["config", "claim.tracker", "jira"],
+    );
+    for path in ["/plain.git", "/plain.git/42"] {
+        let answer = web.get(dave, path);
+        assert_eq!(answer.status, 200, "{path}");
+        assert!(answer.body.contains("alice"), "{}", answer.body);
+    }
+    assert_eq!(web.get(dave, "/plain.git/43").status, 503);
+}
+
+#[test]
 fn pages_come_locked_down_and_can_only_be_looked_at() {
     let forge = Forge::new();
     let web = Web::before(&forge);

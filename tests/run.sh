@@ -45,8 +45,14 @@ hint: sudo apt-get install ${packages[*]}"
     say "installing ${packages[*]}"
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq </dev/null
-    # With runlevel 1, no daemon is started: the tests run an sshd of their own.
-    RUNLEVEL=1 apt-get install -qq --no-install-recommends "${packages[@]}" </dev/null >/dev/null
+    # The tests run daemons of their own. In runlevel 1, and with systemd taken
+    # for absent, those of the packages are not started now, nor later.
+    export RUNLEVEL=1 SYSTEMD_OFFLINE=1
+    apt-get install -qq --no-install-recommends "${packages[@]}" </dev/null >/dev/null
+    if [[ " ${packages[*]} " = *" lighttpd "* ]] && command -v systemctl >/dev/null; then
+        systemctl --quiet disable lighttpd.service >/dev/null 2>&1 || true
+    fi
+    unset RUNLEVEL SYSTEMD_OFFLINE
 fi
 
 say "building the workspace"

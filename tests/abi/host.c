@@ -291,6 +291,63 @@ static void scene_fork(const gclaim_plugin *plugin, gclaim_instance *instance)
     must(plugin, instance, "ann", "collab-lease acquire r 42", GCLAIM_WRITE, 0);
 }
 
+/* Asks a question and shows the answer. */
+static int32_t ask(const gclaim_plugin *plugin, gclaim_instance *instance, const char *name,
+                   const char *params, const char *user, uint32_t allowed)
+{
+    struct call call = {.allowed = allowed};
+    struct output answer = {{0}, 0};
+    gclaim_sink sink = {&answer, append};
+    gclaim_query query = {.size = sizeof query, .call = &call};
+    int32_t status;
+    query.name = str(name);
+    query.params = str(params);
+    query.user = str(user);
+    status = plugin->query(instance, &query, &sink);
+    CHECK(call.out.len == 0 && call.err.len == 0);
+    CHECK((status == GCLAIM_OK) == (answer.len > 0));
+    if (answer.len)
+        printf("%s\n", answer.text);
+    return status;
+}
+
+/* What a web page asks, for somebody who may read and for others. */
+static void scene_query(const gclaim_plugin *plugin, gclaim_instance *instance)
+{
+    gclaim_query query = {.size = sizeof query};
+    struct output none = {{0}, 0};
+    gclaim_sink sink = {&none, append};
+
+    must(plugin, instance, "ann", "collab-lease acquire r 1 --note busy", GCLAIM_WRITE, 0);
+    must(plugin, instance, "ann", "collab-lease release r 1", GCLAIM_WRITE, 0);
+    must(plugin, instance, "bob", "collab-lease acquire r 1 --ttl 60", GCLAIM_WRITE, 0);
+    CHECK(ask(plugin, instance, "claims", "{\"repo\":\"r\"}", "", GCLAIM_READ) == GCLAIM_OK);
+    CHECK(ask(plugin, instance, "claim", "{\"repo\":\"r\",\"issue\":\"1\"}", "bob",
+              GCLAIM_READ) == GCLAIM_OK);
+
+    /* No right, no repository, no issue, no such question: one answer. */
+    CHECK(ask(plugin, instance, "claims", "{\"repo\":\"r\"}", "ann", 0) == GCLAIM_ENOTFOUND);
+    CHECK(ask(plugin, instance, "claims", "{\"repo\":\"-x\"}", "ann", GCLAIM_ADMIN) ==
+          GCLAIM_ENOTFOUND);
+    CHECK(ask(plugin, instance, "claim", "{\"repo\":\"x\",\"issue\":\"1\"}", "ann",
+              GCLAIM_ADMIN) == GCLAIM_ENOTFOUND);
+    CHECK(ask(plugin, instance, "claim", "{\"repo\":\"r\",\"issue\":\"unknown\"}", "ann",
+              GCLAIM_READ) == GCLAIM_ENOTFOUND);
+    CHECK(ask(plugin, instance, "surprise", "{}", "ann", GCLAIM_READ) == GCLAIM_ENOTFOUND);
+
+    /* A broken contract. */
+    CHECK(ask(plugin, instance, "claims", "{}", "ann", GCLAIM_READ) == GCLAIM_EINVAL);
+    CHECK(ask(plugin, instance, "claims", "{\"repo\":\"r\",\"x\":1}", "ann", GCLAIM_READ) ==
+          GCLAIM_EINVAL);
+    CHECK(ask(plugin, instance, "claims", "{\"repo\":\"r\"}", "a\nb", GCLAIM_READ) ==
+          GCLAIM_EINVAL);
+    CHECK(plugin->query(instance, NULL, &sink) == GCLAIM_EINVAL);
+    CHECK(plugin->query(instance, &query, NULL) == GCLAIM_EINVAL);
+    query.flags = 1;
+    CHECK(plugin->query(instance, &query, &sink) == GCLAIM_EINVAL);
+    CHECK(none.len == 0);
+}
+
 struct worker {
     const gclaim_plugin *plugin;
     gclaim_instance *instance;
@@ -429,6 +486,8 @@ int main(int argc, char **argv)
         scene_fork(plugin, instance);
     else if (strcmp(argv[4], "threads") == 0)
         scene_threads(plugin, instance);
+    else if (strcmp(argv[4], "query") == 0)
+        scene_query(plugin, instance);
     else if (strcmp(argv[4], "contract") == 0)
         scene_contract(plugin, instance);
     else
