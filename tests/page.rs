@@ -356,6 +356,41 @@ fn what_the_tracker_cannot_list_is_said_and_what_is_held_is_shown() {
 }
 
 #[test]
+fn of_many_issues_the_first_are_shown_in_the_trackers_order_and_all_claims() {
+    let forge = Forge::new();
+    let path = forge.add_repo("many.git");
+    // beads takes the most urgent first: here the one with the highest number.
+    let lines: String = (0..501)
+        .map(|n| {
+            let priority = 501 - n;
+            format!("{{\"id\":\"bd-{n}\",\"title\":\"T{n}.\",\"status\":\"open\",\"priority\":{priority}}}\n")
+        })
+        .collect();
+    let file = forge.dir().join("issues.jsonl");
+    fs::write(&file, lines).unwrap();
+    git(&path, &["read-tree", "--empty"]);
+    let blob = git(&path, &["hash-object", "-w", file.to_str().unwrap()]);
+    let entry = format!("100644,{blob},.beads/issues.jsonl");
+    git(&path, &["update-index", "--add", "--cacheinfo", &entry]);
+    let tree = git(&path, &["write-tree"]);
+    let commit = git(&path, &["commit-tree", "-m", "beads", &tree]);
+    git(&path, &["update-ref", "refs/heads/main", &commit]);
+    let web = Web::before(&forge);
+    // The one that does not fit any more.
+    forge
+        .client("alice")
+        .verb("acquire many.git bd-0 --ttl 600")
+        .success();
+    let page = web.get(Some("dave"), "/many.git").body;
+    let (held, free) = held_and_free(&page);
+    assert!(held.contains(">T0.<") && held.contains("alice"), "{held}");
+    assert_eq!(free.matches("<li").count(), 500);
+    let at = |title: &str| free.find(title).unwrap();
+    assert!(at(">T500.<") < at(">T499.<") && at(">T499.<") < at(">T1.<"));
+    assert!(free.contains("There are more open issues than these."));
+}
+
+#[test]
 fn pages_come_locked_down_and_can_only_be_looked_at() {
     let forge = Forge::new();
     let web = Web::before(&forge);
