@@ -191,6 +191,22 @@ fn a_table_that_lacks_a_column_is_an_error_without_the_statement() {
 }
 
 #[test]
+fn a_log_that_was_removed_in_use_is_noticed() {
+    for replaced in [false, true] {
+        let forge = Forge::new();
+        forge.ask("ann", "acquire r.git 1 --session s1");
+        let log = forge.dir.path().join("collab.db-wal");
+        fs::remove_file(&log).unwrap();
+        if replaced {
+            fs::write(&log, "").unwrap();
+        }
+        let said = forge.ask("ann", "acquire r.git 2 --session s1");
+        assert_eq!((said.exit, said.stdout.as_str()), (6, ""), "{said:?}");
+        assert!(said.stderr.contains("lost its -wal file"), "{said:?}");
+    }
+}
+
+#[test]
 fn nothing_but_the_file_and_its_queue_is_left() {
     let forge = Forge::new();
     forge.ask("ann", "acquire r.git 1 --session s1");

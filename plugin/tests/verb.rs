@@ -364,12 +364,16 @@ fn a_backup_is_a_ledger_of_its_own() {
     assert_eq!(said.json(), json!({ "status": "done", "rows": 1 }));
     let again = forge.ask_as_host(&format!("backup {}", file.display()));
     assert_eq!(again.exit, 6, "{again:?}");
+    let log = file.with_file_name("backup.db-wal");
     let copy = Forge::over(
         assert_fs::TempDir::new().unwrap(),
         file,
         vec![("r.git".to_owned(), None)],
     );
     assert_eq!(copy.ask("ann", "show r.git 1").json()["holder"], "ann");
+    // It is kept as carefully as the original.
+    assert_eq!(copy.ask("ann", "renew r.git 1 --session s").exit, 0);
+    assert!(log.exists());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -39,6 +39,26 @@ pub struct SqliteLedger {
 struct Handle {
     connection: Connection,
     queue: Option<Queue>,
+    /// The write-ahead log that the connection has open.
+    log: FileId,
+}
+
+/// What tells one file from another at the same path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+/// The write-ahead log beside the ledger at `path`.
+fn log_of(path: &Path) -> Option<FileId> {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-wal");
+    let metadata = std::fs::metadata(name).ok()?;
+    Some(FileId {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+    })
 }
 
 impl SqliteLedger {
@@ -93,6 +113,7 @@ impl SqliteLedger {
             return look(&transaction);
         }
         self.with(|handle| {
+            handle.has_its_log(&self.path)?;
             let transaction = handle
                 .connection
                 .transaction()
@@ -159,56 +180,90 @@ impl Handle {
 
     fn open_existing(path: &Path, deadline: Instant) -> Result<Handle, LedgerError> {
         let sql = |error| ledger_error(path, error);
-        let connection = Connection::open_with_flags(
+        let mut connection = Connection::open_with_flags(
             path,
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         )
         .map_err(sql)?;
         connection.busy_timeout(OPENING).map_err(sql)?;
-        let mut handle = Handle {
-            connection,
-            queue: None,
-        };
-        if handle.schema(path)? == Schema::ToMake {
-            handle.make_schema(path, deadline)?;
+        let mut queue = None;
+        // A backup is a file without a write-ahead log.
+        if looked_at(&connection, path)? == Schema::ToMake || !has_log(&connection).map_err(sql)? {
+            queue = Some(prepare(&mut connection, path, deadline)?);
+            // The first look is what opens the log.
+            looked_at(&connection, path)?;
         }
         // A power cut must not take back what was acknowledged: with NORMAL it
         // would, and the same token would be handed out twice.
-        handle
-            .connection
+        connection
             .pragma_update(None, "synchronous", "FULL")
             .map_err(sql)?;
-        Ok(handle)
-    }
-
-    fn schema(&self, path: &Path) -> Result<Schema, LedgerError> {
-        let looked = schema::look(&self.connection).map_err(|error| ledger_error(path, error))?;
-        looked.map_err(|why| LedgerError::Unfit {
-            path: path.to_owned(),
-            why,
+        // It stays until the last connection is closed.
+        let log = log_of(path).ok_or_else(|| log_is_lost(path))?;
+        Ok(Handle {
+            connection,
+            queue,
+            log,
         })
     }
 
-    /// Makes the schema, unless another process did so first.
-    fn make_schema(&mut self, path: &Path, deadline: Instant) -> Result<(), LedgerError> {
-        let sql = |error| ledger_error(path, error);
-        let queue = Queue::open(path)?;
-        let turn = queue.wait(deadline)?;
-        if self.schema(path)? == Schema::ToMake {
-            self.connection
-                .pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))
-                .map_err(sql)?;
-            let transaction = self
-                .connection
-                .transaction_with_behavior(TransactionBehavior::Immediate)
-                .map_err(sql)?;
-            schema::make(&transaction).map_err(sql)?;
-            transaction.commit().map_err(sql)?;
+    /// Whether the write-ahead log is still the one that is open. What is
+    /// written to one that was removed is gone with this process.
+    fn has_its_log(&self, path: &Path) -> Result<(), LedgerError> {
+        if log_of(path) == Some(self.log) {
+            Ok(())
+        } else {
+            Err(log_is_lost(path))
         }
-        drop(turn);
-        self.queue = Some(queue);
-        Ok(())
     }
+}
+
+fn log_is_lost(path: &Path) -> LedgerError {
+    LedgerError::Unfit {
+        path: path.to_owned(),
+        why:
+            "has lost its -wal file while it was in use; stop what uses it, and look what it holds"
+                .to_owned(),
+    }
+}
+
+fn looked_at(connection: &Connection, path: &Path) -> Result<Schema, LedgerError> {
+    let looked = schema::look(connection).map_err(|error| ledger_error(path, error))?;
+    looked.map_err(|why| LedgerError::Unfit {
+        path: path.to_owned(),
+        why,
+    })
+}
+
+/// Whether the file is kept with a write-ahead log.
+fn has_log(connection: &Connection) -> Result<bool, rusqlite::Error> {
+    let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
+    Ok(mode == "wal")
+}
+
+/// Turns the write-ahead log on and makes the schema, unless another process did
+/// so first; gives the place in the queue from which it was done.
+fn prepare(
+    connection: &mut Connection,
+    path: &Path,
+    deadline: Instant,
+) -> Result<Queue, LedgerError> {
+    let sql = |error| ledger_error(path, error);
+    let queue = Queue::open(path)?;
+    let turn = queue.wait(deadline)?;
+    let schema = looked_at(connection, path)?;
+    connection
+        .pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))
+        .map_err(sql)?;
+    if schema == Schema::ToMake {
+        let transaction = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(sql)?;
+        schema::make(&transaction).map_err(sql)?;
+        transaction.commit().map_err(sql)?;
+    }
+    drop(turn);
+    Ok(queue)
 }
 
 impl Ledger for SqliteLedger {
@@ -231,6 +286,7 @@ impl Ledger for SqliteLedger {
     ) -> Result<(), LedgerError> {
         let sql = |error| ledger_error(&self.path, error);
         self.with(|handle| {
+            handle.has_its_log(&self.path)?;
             let queue = match &mut handle.queue {
                 Some(queue) => queue,
                 none => none.insert(Queue::open(&self.path)?),
@@ -255,7 +311,8 @@ impl Ledger for SqliteLedger {
                 transaction.rollback().map_err(sql)?;
             }
             drop(turn);
-            Ok(())
+            // Only what is in the log that others read has been kept.
+            handle.has_its_log(&self.path)
         })
     }
 
