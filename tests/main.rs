@@ -52,6 +52,12 @@ mod recover;
 #[cfg(test)]
 mod repositories;
 #[cfg(test)]
+mod retry;
+#[cfg(test)]
+mod run;
+#[cfg(test)]
 mod start;
+#[cfg(test)]
+mod wait;
 #[cfg(test)]
 mod wire;

@@ -118,10 +118,9 @@ fn server_error(exit: Exit, message: String, stderr: &str) -> Failure {
 
 /// The connection ended before the whole answer was there.
 fn lost(host: &str) -> Failure {
-    Failure::not_now(format!(
+    Failure::unsure(format!(
         "the connection to {host} ended before an answer came"
     ))
-    .hint("it may have been done; trying again is safe, and `git claims --mine` tells")
 }
 
 /// The table of hosts.md: each forge in its own words.

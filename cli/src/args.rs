@@ -11,8 +11,8 @@ use git_claim_api::ids::{Invalid, IssueId, Session, Ttl};
 use git_claim_api::text::escape;
 
 use crate::commands::{
-    check, claim, claims, completions, help, inspect, install_hook, log, recover, renew, start,
-    unclaim, whoami,
+    check, claim, claims, completions, help, inspect, install_hook, log, recover, renew, run,
+    start, unclaim, whoami,
 };
 use crate::error::Failure;
 use crate::output::json;
@@ -82,6 +82,15 @@ pub fn ttl(text: &str) -> Result<Ttl, Invalid> {
     parse_ttl(text)
 }
 
+/// How programs work with claims, in `git claim -h`.
+const WORKER: &str = "\
+For programs that work on their own:
+  Exit 0: it is yours. 3: nothing is left. 4: it is not yours, leave it alone, take another.
+  6: nobody could be asked: you hold nothing new; ask again later. 1, 2, 7: asking again won't help.
+  Work under `git claim run --next -- <command>`: it renews, and releases at the end.
+  Exit 105: the claim was lost and the command ended; what it did is not yours to publish.
+  Never use --take-over on your own account.";
+
 /// Claim an issue, so that nobody else works on it
 ///
 /// Takes an issue for you, on the git server itself: nobody else gets it until
@@ -97,6 +106,7 @@ pub fn ttl(text: &str) -> Result<Ttl, Invalid> {
     disable_help_subcommand = true,
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
+    after_help = WORKER,
     subcommand_help_heading = "Subcommands",
     subcommand_value_name = "SUBCOMMAND"
 )]
@@ -118,6 +128,7 @@ enum ClaimSubcommand {
     Inspect(inspect::Args),
     Recover(recover::Args),
     InstallHook(install_hook::Args),
+    Run(run::Args),
     Log(log::Args),
     Whoami(whoami::Args),
     Help(help::Args),
@@ -170,6 +181,7 @@ pub enum Command {
     Inspect(inspect::Args),
     Recover(recover::Args),
     InstallHook(install_hook::Args),
+    Run(run::Args),
     Log(log::Args),
     Whoami(whoami::Args),
     Help(help::Args),
@@ -237,20 +249,33 @@ impl Refused {
 /// Reads a command line, the program's name first.
 pub fn parse(program: Program, words: &[OsString]) -> Result<Invocation, Refused> {
     let mut definition = command(program);
-    let wants_json = words
+    let arranged = match program {
+        Program::Claim => word_order::arrange(&definition, words),
+        Program::Claims | Program::Unclaim => Ok(words.to_vec()),
+    };
+    let json = arranged
+        .as_deref()
+        .unwrap_or(words)
         .iter()
         .take_while(|word| *word != "--")
         .any(|word| word == "--json");
-    let refused = |why| Refused {
-        why,
-        json: wants_json,
+    let runs = |words: &[OsString]| words.get(1).is_some_and(|word| word == word_order::RUN);
+    let words = match arranged {
+        Ok(words) => words,
+        Err(failure) => {
+            let why = Why::Wrong(failure, None);
+            return Err(Refused { why, json });
+        }
     };
-    let words = match program {
-        Program::Claim => word_order::arrange(&definition, words)
-            .map_err(|failure| refused(Why::Wrong(failure, None)))?,
-        Program::Claims | Program::Unclaim => words.to_vec(),
-    };
-    read(program, &mut definition, words).map_err(|error| refused(explained(program, error)))
+    let runs = program == Program::Claim && runs(&words);
+    read(program, &mut definition, words).map_err(|error| {
+        let why = match explained(program, error) {
+            // Its other exit codes are those of the command that it runs.
+            Why::Wrong(failure, usage) if runs => Why::Wrong(failure.of_run(), usage),
+            why => why,
+        };
+        Refused { why, json }
+    })
 }
 
 fn read(
@@ -270,6 +295,7 @@ fn read(
                 Some(ClaimSubcommand::Inspect(args)) => Command::Inspect(args),
                 Some(ClaimSubcommand::Recover(args)) => Command::Recover(args),
                 Some(ClaimSubcommand::InstallHook(args)) => Command::InstallHook(args),
+                Some(ClaimSubcommand::Run(args)) => Command::Run(args),
                 Some(ClaimSubcommand::Log(args)) => Command::Log(args),
                 Some(ClaimSubcommand::Whoami(args)) => Command::Whoami(args),
                 Some(ClaimSubcommand::Help(args)) => Command::Help(args),
@@ -350,7 +376,16 @@ mod tests {
 
     #[test]
     fn ids_are_taken_with_a_number_sign() {
-        for line in ["42", "#42", "-- 42", "--json 42", "-t 2h 42", "42 -t2h -q"] {
+        for line in [
+            "42",
+            "#42",
+            "-- 42",
+            "--json 42",
+            "-t 2h 42",
+            "42 -t2h -q",
+            "--wait 42",
+            "42 --wait=5m",
+        ] {
             let Ok(Invocation {
                 command: Command::Claim(args),
                 ..
@@ -390,6 +425,43 @@ mod tests {
     }
 
     #[test]
+    fn the_words_of_a_command_are_its_own() {
+        let run = |line: &str| match parsed(Program::Claim, line) {
+            Ok(Invocation {
+                command: Command::Run(args),
+                global,
+            }) => (args, global),
+            other => panic!("{line}: {other:?}"),
+        };
+        for (line, first, rest) in [
+            (
+                "run 42 make -j4 --json",
+                "42",
+                &["make", "-j4", "--json"][..],
+            ),
+            ("run 42 -- make -- --next", "42", &["make", "--", "--next"]),
+            ("run -t 5m 42 -- -q", "42", &["-q"]),
+            ("run 42 -t 5m make", "42", &["make"]),
+            ("run --next make -t", "make", &["-t"]),
+            ("run -t 5m --next -- make --keep", "make", &["--keep"]),
+        ] {
+            let (args, global) = run(line);
+            assert_eq!(args.first, first, "{line}");
+            assert_eq!(args.rest, rest, "{line}");
+            assert!(!global.json && !args.keep, "{line}");
+            assert_eq!(
+                args.next,
+                line.contains("--next ") && first == "make",
+                "{line}"
+            );
+        }
+        assert!(run("--json run 42 make").1.json);
+        for line in ["run", "run --next", "run -x 42 make", "run 42 -t 0 make"] {
+            assert_eq!(parsed(Program::Claim, line).unwrap_err(), 102, "{line}");
+        }
+    }
+
+    #[test]
     fn what_is_not_understood_is_a_usage_error() {
         for (program, line) in [
             (Program::Claim, ""),
@@ -403,7 +475,8 @@ mod tests {
             (Program::Claim, "42 --reason x"),
             (Program::Claim, "42 --expected-token 3"),
             (Program::Claim, "42 --session a/b"),
-            (Program::Claim, "42 --wait"),
+            (Program::Claim, "42 --wait=0"),
+            (Program::Claim, "42 --wait --take-over --reason x"),
             (Program::Claim, "a..b"),
             (Program::Claim, "list"),
             (Program::Claim, "renew -m x 42"),

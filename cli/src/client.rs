@@ -3,15 +3,16 @@
 
 use std::time::Duration;
 
-use git_claim_api::exit::Exit;
-use git_claim_api::ids::Session;
+use git_claim_api::ids::{RequestId, Session};
 use git_claim_api::text::escape;
 use git_claim_api::verb::{RepoArg, Request};
 
 use crate::answer::{self, Reply};
 use crate::args::Global;
-use crate::error::{Failure, Result};
+use crate::clock::Moment;
+use crate::error::{Failure, Kind, Result};
 use crate::git::Git;
+use crate::hex::random;
 use crate::output::Output;
 use crate::remote;
 use crate::session;
@@ -33,11 +34,11 @@ pub struct Client {
 impl Client {
     /// Runs `command` with a client. Whatever ends it, no connection stays open
     /// that is not meant to.
-    pub fn with(
+    pub fn with<T>(
         global: &Global,
         output: &mut Output,
-        command: impl AsyncFnOnce(&mut Client, &mut Output) -> Result<Exit>,
-    ) -> Result<Exit> {
+        command: impl AsyncFnOnce(&mut Client, &mut Output) -> Result<T>,
+    ) -> Result<T> {
         let mut client = Client::open(global, output)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -135,6 +136,19 @@ impl Client {
     /// # Errors
     /// Everything but a reply.
     pub async fn ask(&mut self, request: &Request, output: &mut Output) -> Result<Reply> {
+        self.ask_within(None, request, output).await
+    }
+
+    /// The same in a time that may be shorter than `claim.timeout`.
+    ///
+    /// # Errors
+    /// Everything but a reply.
+    pub async fn ask_within(
+        &mut self,
+        within: Option<Duration>,
+        request: &Request,
+        output: &mut Output,
+    ) -> Result<Reply> {
         let command = request.command();
         output.detail(&format!(
             "asking {} over {}: {}",
@@ -142,10 +156,45 @@ impl Client {
             self.transport.kind(),
             escape(&command)
         ));
-        let answer = self.transport.ask(&command, output).await?;
+        let answer = self.transport.ask(&command, within, output).await?;
         output.server_words(&answer.stderr);
         answer::read(&answer, self.transport.host())
     }
+
+    /// Asks for a claim. Where the connection ends before the answer, it asks
+    /// once more: by its request id the server knows the two for one.
+    ///
+    /// # Errors
+    /// Everything but a reply.
+    pub async fn take(&mut self, request: &Request, output: &mut Output) -> Result<Taken> {
+        let sent = Moment::now();
+        match self.ask(request, output).await {
+            Err(failure) if failure.kind == Kind::Unsure => {
+                output.detail(&format!("{}; asking once more", failure.message));
+                let sent = Moment::now();
+                let reply = self.ask(request, output).await?;
+                Ok(Taken { reply, sent })
+            }
+            Err(failure) => Err(failure),
+            Ok(reply) => Ok(Taken { reply, sent }),
+        }
+    }
+}
+
+/// The answer to a request for a claim.
+#[derive(Debug)]
+pub struct Taken {
+    pub reply: Reply,
+    /// From before the request was sent: a claim's end is counted from here.
+    pub sent: Moment,
+}
+
+/// A name for one request, however often it is sent.
+pub fn request_id() -> Result<RequestId> {
+    random::<12>()
+        .map_err(|error| Failure::error(format!("there are no random numbers: {error}")))?
+        .parse()
+        .map_err(|why| Failure::error(format!("{why}")))
 }
 
 fn session_of_environment() -> Result<Option<Session>> {

@@ -12,6 +12,16 @@ pub type Result<T> = std::result::Result<T, Failure>;
 pub enum Kind {
     /// A command's exit code as the protocol has it.
     Exit(Exit),
+    /// The connection ended before an answer came: what was asked may have been
+    /// done (exit 6).
+    Unsure,
+    /// The same outcomes of `git claim run`, apart from those of its command:
+    /// 100 + the code.
+    OfRun(Exit),
+    /// The claim was lost while the command of `git claim run` ran.
+    Lost,
+    /// The command of `git claim run` could not be started; as a shell says it.
+    NotStarted(u8),
     /// A signal ended the call; shells expect 128 + its number.
     Interrupted(u8),
 }
@@ -21,6 +31,10 @@ impl Kind {
     pub fn code(self) -> u8 {
         match self {
             Kind::Exit(exit) => exit.code(),
+            Kind::Unsure => Exit::NotNow.code(),
+            Kind::OfRun(exit) => OF_RUN + exit.code(),
+            Kind::Lost => OF_RUN + 5,
+            Kind::NotStarted(code) => code,
             Kind::Interrupted(signal) => 128 + signal,
         }
     }
@@ -28,17 +42,40 @@ impl Kind {
     /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Exit(Exit::Done) => "done",
-            Kind::Exit(Exit::Error) => "error",
-            Kind::Exit(Exit::Usage) => "usage",
-            Kind::Exit(Exit::Nothing) => "nothing",
-            Kind::Exit(Exit::Conflict) => "conflict",
-            Kind::Exit(Exit::NotNow) => "not-now",
-            Kind::Exit(Exit::NoVerb) => "no-verb",
+            Kind::Exit(exit) | Kind::OfRun(exit) => match exit {
+                Exit::Done => "done",
+                Exit::Error => "error",
+                Exit::Usage => "usage",
+                Exit::Nothing => "nothing",
+                Exit::Conflict => "conflict",
+                Exit::NotNow => "not-now",
+                Exit::NoVerb => "no-verb",
+            },
+            Kind::Unsure => "not-now",
+            Kind::Lost => "lost",
+            Kind::NotStarted(_) => "not-started",
             Kind::Interrupted(_) => "interrupted",
         }
     }
+
+    /// Whether the server could not be asked, or not now; asking again may find
+    /// another answer.
+    pub fn is_not_now(self) -> bool {
+        matches!(self, Kind::Unsure | Kind::Exit(Exit::NotNow))
+    }
+
+    /// The kind as `git claim run` has it.
+    pub fn of_run(self) -> Kind {
+        match self {
+            Kind::Exit(exit) => Kind::OfRun(exit),
+            Kind::Unsure => Kind::OfRun(Exit::NotNow),
+            other => other,
+        }
+    }
 }
+
+/// What `git claim run` adds to the exit codes of its own outcomes.
+const OF_RUN: u8 = 100;
 
 /// A failure, as it is told to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,8 +93,13 @@ pub struct Failure {
 impl Failure {
     /// A failure with this exit code.
     pub fn new(exit: Exit, message: impl Into<String>) -> Failure {
+        Failure::of_kind(Kind::Exit(exit), message)
+    }
+
+    /// A failure of this kind.
+    pub fn of_kind(kind: Kind, message: impl Into<String>) -> Failure {
         Failure {
-            kind: Kind::Exit(exit),
+            kind,
             message: message.into(),
             hint: None,
             reply: None,
@@ -77,6 +119,18 @@ impl Failure {
     /// The server could not be asked, or not now (exit 6).
     pub fn not_now(message: impl Into<String>) -> Failure {
         Failure::new(Exit::NotNow, message)
+    }
+
+    /// Nobody knows whether it was done (exit 6).
+    pub fn unsure(message: impl Into<String>) -> Failure {
+        let hint = "it may have been done; trying again is safe, and `git claims --mine` tells";
+        Failure::of_kind(Kind::Unsure, message).hint(hint)
+    }
+
+    /// The same failure as `git claim run` has it.
+    pub fn of_run(mut self) -> Failure {
+        self.kind = self.kind.of_run();
+        self
     }
 
     /// The same with a hint.

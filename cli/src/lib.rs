@@ -10,6 +10,7 @@ mod answer;
 pub mod args;
 mod bound;
 mod client;
+mod clock;
 mod commands;
 pub mod completions;
 mod error;
@@ -17,12 +18,15 @@ mod git;
 mod hex;
 mod interrupt;
 mod output;
+mod pause;
 mod remote;
+mod run;
 mod session;
 mod settings;
 mod token;
 mod transport;
 mod url;
+mod wait;
 mod word_order;
 
 use std::ffi::OsString;
@@ -31,18 +35,24 @@ use std::process::ExitCode;
 use args::Program;
 use error::Failure;
 use output::Output;
+use run::watchdog;
 
 /// Runs one of the three programs with the words of its command line, its own
 /// name first.
 pub fn run(program: Program, words: impl Iterator<Item = OsString>) -> ExitCode {
     let words: Vec<OsString> = words.collect();
+    if let [_, first, command @ ..] = &words[..]
+        && first == watchdog::ARGUMENT
+    {
+        return watchdog::main(command);
+    }
     let invocation = match args::parse(program, &words) {
         Ok(invocation) => invocation,
         Err(refused) => return refused.report(),
     };
     let mut output = Output::new(&invocation.global);
     match commands::run(invocation, &mut output) {
-        Ok(exit) => exit.into(),
+        Ok(exit) => exit,
         Err(failure) => report(&failure, &output),
     }
 }

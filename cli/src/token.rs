@@ -29,6 +29,11 @@ impl Tokens {
         }
     }
 
+    /// Where they lie.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The token of the claim that `issue` stands for, if exactly one is kept.
     pub fn find(&self, issue: &IssueId) -> Option<Token> {
         if let Some(token) = read(&self.path(issue)) {

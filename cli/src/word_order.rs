@@ -32,7 +32,7 @@ const LOOKALIKES: &[(&str, &str)] = &[
 
 /// Subcommands of later versions: never ids, so that they can come without
 /// changing what a command line means.
-const RESERVED: &[&str] = &["run", "serve", "watch"];
+const RESERVED: &[&str] = &["serve", "watch"];
 
 /// The words of a call of `git claim`, the program's name first, with the
 /// subcommand moved to the front.
@@ -50,8 +50,12 @@ pub fn arrange(definition: &clap::Command, words: &[OsString]) -> Result<Vec<OsS
         return Ok(arranged);
     };
     if definition.find_subcommand(word).is_some() {
+        let runs = word == RUN;
         let subcommand = arranged.remove(at);
         arranged.insert(1, subcommand);
+        if runs {
+            set_command_apart(definition, &mut arranged);
+        }
         return Ok(arranged);
     }
     match meant_instead(definition, word) {
@@ -65,10 +69,37 @@ pub fn arrange(definition: &clap::Command, words: &[OsString]) -> Result<Vec<OsS
     }
 }
 
+/// The subcommand whose last words are another program's.
+pub const RUN: &str = "run";
+
+/// Puts a `--` in front of the command that `run` runs, unless there is one: it
+/// begins with the first word that is no option, behind the id if there is no
+/// `--next`. No word of it is ours.
+fn set_command_apart(definition: &clap::Command, words: &mut Vec<OsString>) {
+    const FIRST: usize = 2;
+    let Some(mut at) = plain_word_from(FIRST, definition, words) else {
+        return;
+    };
+    let is_next = |words: &[OsString]| words.iter().any(|word| word == "--next");
+    if !is_next(&words[FIRST..at]) {
+        let id = at;
+        match plain_word_from(id + 1, definition, words) {
+            None => return,
+            // `run 42 --next make`: clap says that the two don't go together.
+            Some(command) => at = command,
+        }
+    }
+    words.insert(at, "--".into());
+}
+
 /// Where the first word stands that is no option and no option's value. After
 /// `--` there is none: all that follows are ids.
 fn first_plain_word(definition: &clap::Command, words: &[OsString]) -> Option<usize> {
-    let mut at = 1;
+    plain_word_from(1, definition, words)
+}
+
+fn plain_word_from(first: usize, definition: &clap::Command, words: &[OsString]) -> Option<usize> {
+    let mut at = first;
     while let Some(word) = words.get(at) {
         let bytes = word.as_encoded_bytes();
         if bytes == b"--" {
@@ -114,7 +145,7 @@ fn options(definition: &clap::Command) -> impl Iterator<Item = &clap::Arg> {
 }
 
 fn takes_value(arg: &clap::Arg) -> bool {
-    arg.get_action().takes_values()
+    arg.get_action().takes_values() && !arg.is_require_equals_set()
 }
 
 /// What somebody who typed `word` for a subcommand may have meant. `None` if
@@ -190,6 +221,26 @@ mod tests {
     }
 
     #[test]
+    fn the_command_of_run_is_set_apart() {
+        for (given, expected) in [
+            ("run 42 make -j4", "run 42 -- make -j4"),
+            ("run 42 -t 2h make -t x", "run 42 -t 2h -- make -t x"),
+            ("run -t 2h 42 make -- x", "run -t 2h 42 -- make -- x"),
+            ("run 42 -- make -q", "run 42 -- make -q"),
+            ("run 42 -t 2h -- -make", "run 42 -t 2h -- -make"),
+            ("run --next make --next", "run --next -- make --next"),
+            ("run --next -t 2h make", "run --next -t 2h -- make"),
+            ("run -t 2h --next -- make", "run -t 2h --next -- make"),
+            ("--json run 42 make --json", "run --json 42 -- make --json"),
+            ("run 42", "run 42"),
+            ("run", "run"),
+            ("run -- make", "run -- make"),
+        ] {
+            assert_eq!(arranged(given).unwrap(), expected, "{given}");
+        }
+    }
+
+    #[test]
     fn what_looks_like_a_subcommand_is_no_id() {
         for (line, hint) in [
             ("list", "`git claims`"),
@@ -203,7 +254,6 @@ mod tests {
             ("next", "`git claim --next`"),
             ("watch 42", "does not have it yet"),
             ("recove 42", "`git claim recover`"),
-            ("run -- make", "does not have it yet"),
         ] {
             let failure = arranged(line).unwrap_err();
             assert_eq!(failure.kind.code(), 2, "{line}");

@@ -97,10 +97,10 @@ impl Refusal {
     /// failure counts, else `reason`.
     pub fn from_failure(failure: Failure, reason: Reason, next: impl Into<String>) -> Refusal {
         let reason = match failure.kind {
-            Kind::Exit(Exit::NotNow | Exit::NoVerb) => Reason::ServerUnreachable,
+            Kind::Unsure | Kind::Exit(Exit::NotNow | Exit::NoVerb) => Reason::ServerUnreachable,
             Kind::Exit(Exit::Conflict) => Reason::Held,
             Kind::Interrupted(_) => Reason::Interrupted,
-            Kind::Exit(_) => reason,
+            Kind::Exit(_) | Kind::OfRun(_) | Kind::Lost | Kind::NotStarted(_) => reason,
         };
         Refusal {
             kind: failure.kind,

@@ -1,5 +1,7 @@
 //! `git claim <id>`: take an issue, or extend one's own claim.
 
+use std::time::Duration;
+
 use clap::ValueHint;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Text, Token, Ttl};
@@ -9,9 +11,10 @@ use git_claim_api::verb::{Request, Take};
 use super::{answer, eviction};
 use crate::args::{issue_id, ttl};
 use crate::bound::keep;
-use crate::client::Client;
+use crate::client::{Client, request_id};
 use crate::error::Result;
 use crate::output::{Output, people};
+use crate::wait;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -32,6 +35,12 @@ pub struct Args {
     /// A line for others to read
     #[arg(short = 'm', long, value_name = "TEXT", value_hint = ValueHint::Other)]
     pub note: Option<Text>,
+
+    /// Wait while somebody else has it; with a duration, at most so long
+    ///
+    /// With --next: wait until there is something to take.
+    #[arg(long, value_name = "DURATION", value_hint = ValueHint::Other, num_args = 0..=1, require_equals = true, value_parser = ttl, conflicts_with = "take_over")]
+    pub wait: Option<Option<Ttl>>,
 
     /// Take the claim from whoever holds it, for a reason that they are told
     ///
@@ -54,6 +63,7 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         ttl: args.ttl,
         session: Some(client.session()?),
         note: args.note,
+        request: Some(request_id()?),
         take_over: eviction(args.take_over, args.reason, args.expected_token),
         ..Take::default()
     };
@@ -63,7 +73,14 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         Some(issue) => Request::Acquire { repo, issue, take },
         None => Request::Next { repo, take },
     };
-    let reply = client.ask(&request, output).await?;
+    let taken = match args.wait {
+        None => client.take(&request, output).await?,
+        Some(patience) => {
+            let patience = patience.map(|ttl| Duration::from_secs(ttl.seconds()));
+            wait::for_claim(client, &request, patience, output).await?
+        }
+    };
+    let reply = taken.reply;
     client.tokens().keep(&reply)?;
     if reply.exit == Exit::Done {
         keep::go_on(client, &reply, output)?;

@@ -1,14 +1,19 @@
 //! `git claims`: who works on what.
 
+use std::convert::Infallible;
+
 use clap::ValueHint;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::Text;
-use git_claim_api::reply::ListReply;
+use git_claim_api::reply::{Lease, ListReply};
 use git_claim_api::verb::Request;
+use tokio::time::sleep;
 
+use crate::answer::Reply;
 use crate::client::Client;
 use crate::error::Result;
 use crate::output::{Output, table};
+use crate::wait;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -23,12 +28,16 @@ pub struct Args {
     /// Those that have ended too, with how they did
     #[arg(long)]
     pub ended: bool,
+
+    /// Show them anew whenever they change, until Ctrl-C
+    #[arg(long)]
+    pub watch: bool,
 }
 
 pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result<Exit> {
     let request = Request::List {
         repo: client.repo()?,
-        holder: args.holder,
+        holder: args.holder.clone(),
         mine: args.mine,
         ended: args.ended,
         limit: None,
@@ -36,16 +45,78 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         session: client.known_session()?,
     };
     let reply = client.ask(&request, output).await?;
+    if !args.watch {
+        show(&reply, &args, output)?;
+        return Ok(reply.exit);
+    }
+    tokio::select! {
+        failure = watch(reply, &request, &args, client, output) => failure.map(|never| match never {}),
+        // That is how one ends it.
+        _ = tokio::signal::ctrl_c() => Ok(Exit::Done),
+    }
+}
+
+fn show(reply: &Reply, args: &Args, output: &mut Output) -> Result<()> {
     let list: ListReply = reply.read()?;
     if output.json() {
-        output.reply(&reply.line)?;
-    } else if list.leases.is_empty() {
-        output.remark(&table::nothing(&list, args.mine, args.ended));
-    } else {
-        output.text(&table::claims(&list, args.ended, output.layout()))?;
-        if list.more {
-            output.remark("there are more; `git claims --mine` and `--holder` narrow it down");
-        }
+        return output.reply(&reply.line);
     }
-    Ok(reply.exit)
+    if list.leases.is_empty() {
+        output.remark(&table::nothing(&list, args.mine, args.ended));
+        return Ok(());
+    }
+    output.text(&table::claims(&list, args.ended, output.layout()))?;
+    if list.more {
+        output.remark("there are more; `git claims --mine` and `--holder` narrow it down");
+    }
+    Ok(())
+}
+
+/// Shows the list again and again: on a terminal with what is left of each
+/// claim, elsewhere only when a claim has begun, changed or ended.
+async fn watch(
+    mut reply: Reply,
+    request: &Request,
+    args: &Args,
+    client: &mut Client,
+    output: &mut Output,
+) -> Result<Infallible> {
+    let mut shown = None;
+    loop {
+        let list: ListReply = reply.read()?;
+        let claims = unchanging(&list);
+        let is_new = shown.as_ref() != Some(&claims);
+        if output.json() {
+            if is_new {
+                output.reply(&reply.line)?;
+            }
+        } else if is_new || output.redraws() {
+            let text = match list.leases.is_empty() {
+                true => table::nothing(&list, args.mine, args.ended) + "\n",
+                false => table::claims(&list, args.ended, output.layout()),
+            };
+            output.redraw(&text)?;
+        }
+        shown = Some(claims);
+        reply = loop {
+            sleep(wait::pause(None)).await;
+            match client.ask(request, output).await {
+                Ok(reply) => break reply,
+                Err(failure) if failure.kind.is_not_now() => {
+                    output.progress(&format!("as it was; {}", failure.message));
+                }
+                Err(failure) => return Err(failure),
+            }
+        };
+        output.end_of_progress();
+    }
+}
+
+/// What does not change by itself as time goes by.
+fn unchanging(list: &ListReply) -> Vec<Lease> {
+    let mut leases = list.leases.clone();
+    for lease in &mut leases {
+        lease.claim.ttl_left_ms = None;
+    }
+    leases
 }

@@ -50,7 +50,8 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         Ok(_) => Ok(Exit::Done),
         Err(failure) => match failure.kind {
             Kind::Exit(exit) => Ok(exit),
-            Kind::Interrupted(_) => Err(failure.clone()),
+            kind if kind.is_not_now() => Ok(Exit::NotNow),
+            _ => Err(failure.clone()),
         },
     }
 }

@@ -10,9 +10,12 @@ pub mod install_hook;
 pub mod log;
 pub mod recover;
 pub mod renew;
+pub mod run;
 pub mod start;
 pub mod unclaim;
 pub mod whoami;
+
+use std::process::ExitCode;
 
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Text, Token};
@@ -29,9 +32,19 @@ use crate::interrupt;
 use crate::output::{Output, people};
 
 /// Runs the command of an invocation.
-pub fn run(invocation: Invocation, output: &mut Output) -> Result<Exit> {
+///
+/// # Errors
+/// Everything but the exit code of a reply, or of the command that `git claim
+/// run` ran.
+pub fn run(invocation: Invocation, output: &mut Output) -> Result<ExitCode> {
     let global = invocation.global;
-    match invocation.command {
+    let exit = match invocation.command {
+        Command::Run(args) => {
+            let code = Client::with(&global, output, async |client, output| {
+                run::run(args, client, output).await
+            });
+            return code.map(ExitCode::from).map_err(Failure::of_run);
+        }
         Command::Help(args) => help::run(&args, output),
         Command::Completions(args) => completions::run(&args, output),
         Command::InstallHook(args) => install_hook::run(&args, output),
@@ -41,7 +54,7 @@ pub fn run(invocation: Invocation, output: &mut Output) -> Result<Exit> {
         }),
         Command::Check(args) if args.hook.is_some() => {
             let Some((remote, issue)) = check::concerned_by_hook(&args.words)? else {
-                return Ok(Exit::Done);
+                return Ok(Exit::Done.into());
             };
             let global = Global {
                 remote: Some(remote),
@@ -54,7 +67,8 @@ pub fn run(invocation: Invocation, output: &mut Output) -> Result<Exit> {
         command => Client::with(&global, output, async |client, output| {
             interrupt::or_stop(ask(command, client, output)).await
         }),
-    }
+    };
+    exit.map(ExitCode::from)
 }
 
 /// Runs a command that asks the server, and can stop anywhere.
@@ -70,6 +84,7 @@ async fn ask(command: Command, client: &mut Client, output: &mut Output) -> Resu
         Command::Claims(args) => claims::run(args, client, output).await,
         Command::Unclaim(args) => unclaim::run(args, client, output).await,
         Command::Start(_)
+        | Command::Run(_)
         | Command::InstallHook(_)
         | Command::Help(_)
         | Command::Completions(_) => Ok(Exit::Done),
@@ -135,11 +150,13 @@ fn answer(
     output: &mut Output,
     told: impl FnOnce(&ClaimReply) -> String,
 ) -> Result<Exit> {
+    if reply.exit == Exit::Nothing && expected == Status::Acquired {
+        return nothing(reply, output);
+    }
     let claim: ClaimReply = reply.read()?;
     let fits = match reply.exit {
         Exit::Done => claim.status == expected,
         Exit::Conflict => claim.status == Status::Held,
-        Exit::Nothing => claim.status == Status::None,
         _ => false,
     };
     if !fits {
@@ -153,5 +170,22 @@ fn answer(
         return Err(people::conflict(&claim, doing));
     }
     output.sentence(&told(&claim))?;
+    Ok(reply.exit)
+}
+
+/// `next` found nothing to take: a reply about no claim.
+fn nothing(reply: &Reply, output: &mut Output) -> Result<Exit> {
+    #[derive(serde::Deserialize)]
+    struct Nothing {
+        status: Status,
+    }
+    if reply.read::<Nothing>()?.status != Status::None {
+        return Err(reply.nonsense("its status does not fit its exit code"));
+    }
+    if output.json() {
+        output.reply(&reply.line)?;
+    } else {
+        output.sentence("nothing left to take")?;
+    }
     Ok(reply.exit)
 }

@@ -80,7 +80,7 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         Ok(reply) => reply,
         Err(failure) => {
             // It may have been done: the worktree is what the next try needs.
-            if !matches!(failure.kind, Kind::Exit(Exit::NotNow)) {
+            if !failure.kind.is_not_now() {
                 looked.unmake(&mut journal, output);
             }
             return Err(failure.hint(format!("next: {}", looked.again(&args))));

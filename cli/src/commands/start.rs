@@ -20,7 +20,7 @@ use crate::bound::repository::{Over, Repository};
 use crate::bound::survey::{self, Survey, full};
 use crate::bound::{binding, push_option};
 use crate::client::Client;
-use crate::error::{Failure, Kind, Result};
+use crate::error::{Failure, Result};
 use crate::hex::random;
 use crate::interrupt;
 use crate::output::{Output, people};
@@ -345,17 +345,14 @@ impl Work {
             };
         }
         let mut answer = client.ask(&request, output).await;
-        if answer
-            .as_ref()
-            .is_err_and(|f| f.kind == Kind::Exit(Exit::NotNow))
-        {
+        if answer.as_ref().is_err_and(|f| f.kind.is_not_now()) {
             client.hang_up();
             answer = client.ask(&request, output).await;
         }
         let reply = match answer {
             Ok(reply) => reply,
             Err(failure) => {
-                if failure.kind != Kind::Exit(Exit::NotNow) && held_before.is_none() {
+                if !failure.kind.is_not_now() && held_before.is_none() {
                     self.asked = Asked::Not;
                 }
                 return Err(self.stopped(failure, Reason::Refused));

@@ -23,6 +23,8 @@ pub struct Output {
     verbose: bool,
     stdout: Style,
     stderr: Style,
+    /// What the line of progress says now, if there is one.
+    progress: Option<String>,
 }
 
 /// How wide and how colourful a table may be.
@@ -41,6 +43,7 @@ impl Output {
             verbose: global.verbose,
             stdout: Style::of(io::stdout().is_terminal(), None),
             stderr: Style::of(io::stderr().is_terminal(), None),
+            progress: None,
         }
     }
 
@@ -95,6 +98,42 @@ impl Output {
         }
     }
 
+    /// What is being waited for: on a terminal one line that is written over,
+    /// elsewhere a remark, once.
+    pub fn progress(&mut self, words: &str) {
+        if self.quiet || self.json || self.progress.as_deref() == Some(words) {
+            return;
+        }
+        if io::stderr().is_terminal() {
+            eprint(&format!("\r\x1b[K{words}"));
+        } else if self.progress.is_none() {
+            eprint(&format!("{words}\n"));
+        }
+        self.progress = Some(words.to_owned());
+    }
+
+    /// Takes the line of progress away.
+    pub fn end_of_progress(&mut self) {
+        if self.progress.take().is_some() && io::stderr().is_terminal() {
+            eprint("\r\x1b[K");
+        }
+    }
+
+    /// Whether what was shown can be replaced.
+    pub fn redraws(&self) -> bool {
+        io::stdout().is_terminal()
+    }
+
+    /// What is to be shown in place of what was shown before; where there is no
+    /// terminal, below it.
+    pub fn redraw(&self, text: &str) -> Result<()> {
+        if io::stdout().is_terminal() {
+            write(&format!("\x1b[H\x1b[2J{text}"))
+        } else {
+            write(text)
+        }
+    }
+
     /// Something that is not as the user may think.
     pub fn warning(&self, warning: &str) {
         if !self.quiet {
@@ -123,6 +162,9 @@ impl Output {
     }
 
     pub fn failure(&self, failure: &Failure) {
+        if self.progress.is_some() && io::stderr().is_terminal() {
+            eprint("\n");
+        }
         if self.json {
             // What a command found out is its reply; what kept it from finding
             // out is an error.

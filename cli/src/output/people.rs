@@ -4,9 +4,7 @@ use git_claim_api::duration::short;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::{Oid, Session, is_long_id};
 use git_claim_api::lock::Lock;
-use git_claim_api::reply::{
-    ClaimReply, Reason, RecoveryAction, State, Status, Tenure, WhoamiReply,
-};
+use git_claim_api::reply::{ClaimReply, Reason, RecoveryAction, State, Tenure, WhoamiReply};
 use git_claim_api::text::escape;
 
 use super::time::{left, moment, since};
@@ -32,11 +30,8 @@ pub fn short_id(id: &str) -> String {
     }
 }
 
-/// `acquire` and `next` went well, or there was nothing to take.
+/// `acquire` or `next` went well.
 pub fn claimed(reply: &ClaimReply, took_over: bool) -> String {
-    if reply.status == Status::None {
-        return "nothing left to take".to_owned();
-    }
     let mut sentence = format!("claimed {} {}", subject(reply), until(reply));
     if reply.tenure == Some(Tenure::Own) {
         sentence.push_str("; it was yours already");
@@ -210,6 +205,17 @@ pub fn conflict(reply: &ClaimReply, doing: Doing) -> Failure {
     }
 }
 
+/// Whom a waiter waits for.
+pub fn waiting_for(reply: &ClaimReply) -> String {
+    let holder = reply.claim.holder.as_deref().map(escape);
+    format!(
+        "waiting for {}, who holds {} {}",
+        holder.as_deref().unwrap_or("somebody"),
+        short_id(&reply.issue),
+        until(reply)
+    )
+}
+
 fn again(id: &str) -> String {
     format!("`git claim {id}` takes it again, unless somebody else is quicker")
 }
@@ -293,6 +299,8 @@ pub fn whoami(reply: &WhoamiReply, session: Option<&Session>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use git_claim_api::reply::Status;
+
     use super::*;
 
     fn reply(status: Status) -> ClaimReply {
@@ -339,7 +347,6 @@ mod tests {
         assert_eq!(released(&free), "released a1b2c3d4 \"Crash\"");
         free.was_held = Some(false);
         assert_eq!(released(&free), "nobody held a1b2c3d4 \"Crash\"");
-        assert_eq!(claimed(&reply(Status::None), false), "nothing left to take");
     }
 
     #[test]

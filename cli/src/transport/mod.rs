@@ -16,6 +16,7 @@ use crate::answer::Answer;
 use crate::error::{Failure, Result};
 use crate::git::Git;
 use crate::output::Output;
+use crate::pause::between;
 use crate::remote::Remote;
 use crate::settings::Settings;
 use crate::url::Location;
@@ -107,13 +108,20 @@ impl Transport {
         }
     }
 
-    /// Runs a command of the verb on the server.
+    /// Runs a command of the verb on the server; `within` shortens the time
+    /// that it may take.
     ///
     /// # Errors
     /// The server could not be asked, or did not answer in time. What may have
     /// been heard is never sent again.
-    pub async fn ask(&mut self, command: &str, output: &mut Output) -> Result<Answer> {
-        let deadline = Instant::now() + self.timeout;
+    pub async fn ask(
+        &mut self,
+        command: &str,
+        within: Option<Duration>,
+        output: &mut Output,
+    ) -> Result<Answer> {
+        let limit = within.map_or(self.timeout, |within| within.min(self.timeout));
+        let deadline = Instant::now() + limit;
         let mut pause = Duration::from_millis(50);
         loop {
             let attempt = async {
@@ -124,7 +132,7 @@ impl Transport {
                 }
             };
             let trouble = match timeout_at(deadline, attempt).await {
-                Err(_) => return Err(self.too_late()),
+                Err(_) => return Err(self.too_late(limit)),
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(trouble)) => trouble,
             };
@@ -132,7 +140,7 @@ impl Transport {
                 // Nothing was asked yet, so the same may be asked again.
                 Trouble::TurnedAway(_) if Instant::now() + pause < deadline => {
                     output.detail(&format!("{} turned us away; trying again", self.host));
-                    sleep(jitter(pause)).await;
+                    sleep(between(pause / 2, pause)).await;
                     pause = (pause * 2).min(Duration::from_secs(2));
                 }
                 Trouble::Denied(_) if self.typed.is_some() && command::somebody_can_type() => {
@@ -141,10 +149,15 @@ impl Transport {
                         // Typing takes as long as it takes.
                         self.timeout = Duration::from_secs(24 * 60 * 60);
                         self.route = Route::Command(typed);
-                        return Box::pin(self.ask(command, output)).await;
+                        return Box::pin(self.ask(command, within, output)).await;
                     }
                 }
-                trouble => return Err(trouble.told(&self.host)),
+                trouble => {
+                    if matches!(trouble, Trouble::Lost(_)) {
+                        self.hang_up();
+                    }
+                    return Err(trouble.told(&self.host));
+                }
             }
         }
     }
@@ -161,12 +174,12 @@ impl Transport {
         }
     }
 
-    fn too_late(&mut self) -> Failure {
+    fn too_late(&mut self, limit: Duration) -> Failure {
         self.hang_up();
         Failure::not_now(format!(
             "no answer from {} within {}s",
             self.host,
-            self.timeout.as_secs()
+            limit.as_secs_f32().ceil()
         ))
         .hint(
             "it may still have been done; trying again is safe. `git config claim.timeout <duration>` sets the time",
@@ -186,15 +199,6 @@ fn unusable(remote: &Remote, message: &str) -> Failure {
     Failure::error(format!("{message} (remote '{name}')")).hint(format!(
         "`git config remote.{name}.claimUrl <ssh url>` names the server that keeps its claims"
     ))
-}
-
-/// Between half of `pause` and all of it, so that those who were turned away
-/// together do not come back together.
-fn jitter(pause: Duration) -> Duration {
-    let mut bytes = [0; 2];
-    // Without random bytes the pause is just not random.
-    let _ = getrandom::fill(&mut bytes);
-    pause / 2 + pause / 2 * u32::from(u16::from_le_bytes(bytes)) / u32::from(u16::MAX)
 }
 
 /// Everything that comes out of both pipes, until both are closed.

@@ -45,6 +45,9 @@ pub struct Mux {
     without: Vec<String>,
     /// What this call uses, once it has something.
     in_use: Option<Master>,
+    /// Whether a connection that is there already will do: not after one broke,
+    /// as its master may not know that yet.
+    any_will_do: bool,
     /// Sockets of masters that must not outlive this call.
     to_close: Vec<PathBuf>,
 }
@@ -85,6 +88,7 @@ impl Mux {
             persist,
             without: without.to_vec(),
             in_use: None,
+            any_will_do: true,
             to_close: Vec::new(),
         }
     }
@@ -96,7 +100,13 @@ impl Mux {
         };
         self.in_use = Some(master.clone());
         match run(&master.socket, line).await {
-            Ok(answer) => Ok(answer),
+            Ok(answer) => {
+                if answer.code.is_none() {
+                    self.in_use = None;
+                    self.any_will_do = false;
+                }
+                Ok(answer)
+            }
             // sshd's MaxSessions: a connection of one's own still has room.
             Err(NotRun::Refused(_)) if master.owner != Owner::Call => {
                 let own = self.launch().await?;
@@ -121,7 +131,7 @@ impl Mux {
 
     /// A live connection: one of ours, else the user's, else a new one.
     async fn connect(&mut self) -> Result<Master, Trouble> {
-        if self.persist.is_some() {
+        if self.persist.is_some() && self.any_will_do {
             if is_alive(&self.link).await {
                 return Ok(Master {
                     socket: self.link.clone(),
@@ -130,7 +140,8 @@ impl Mux {
             }
             self.sweep();
         }
-        if let Some(socket) = self.socket_of_user().await
+        if self.any_will_do
+            && let Some(socket) = self.socket_of_user().await
             && is_alive(&socket).await
         {
             return Ok(Master {
@@ -243,6 +254,7 @@ impl Mux {
     /// The connection that is in use does not answer: nobody shall use it
     /// again.
     pub fn give_up(&mut self) {
+        self.any_will_do = false;
         if let Some(Master { socket, owner }) = self.in_use.take()
             && owner != Owner::User
         {

@@ -86,10 +86,9 @@ impl Trouble {
                     true => String::new(),
                     false => format!(": {words}"),
                 };
-                Failure::not_now(format!(
+                Failure::unsure(format!(
                     "the connection to {host} ended before an answer came{words}"
                 ))
-                .hint("it may have been done; trying again is safe, and `git claims --mine` tells")
             }
         }
     }

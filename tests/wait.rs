@@ -1,0 +1,160 @@
+//! Waiting for a claim, and watching them.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::client::{Client, stderr};
+use crate::support::forge::Forge;
+
+/// Starts one of our programs; its process is the program's own.
+fn start(client: &Client, words: &[&str]) -> Child {
+    client
+        .person()
+        .std_command(words[0], client.dir())
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// The first line that it says on stderr.
+fn first_words(child: &mut Child) -> String {
+    let mut line = String::new();
+    let stderr = child.stderr.as_mut().unwrap();
+    // No more than the line: the rest is for whoever reads on.
+    let mut byte = [0];
+    while !line.ends_with('\n') && stderr.read(&mut byte).unwrap() == 1 {
+        line.push(char::from(byte[0]));
+    }
+    line
+}
+
+fn interrupt(child: &Child) {
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+}
+
+fn reply(child: Child) -> (Option<i32>, Value, String) {
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let reply = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (output.status.code(), reply, stderr)
+}
+
+#[test]
+fn a_waiter_gets_what_is_released() {
+    let forge = Forge::new();
+    let (alice, bob) = (forge.client("alice"), forge.client("bob"));
+    alice.ok("git claim ae1c051");
+    let mut waiter = start(&bob, &["git-claim", "ae1c051", "--wait"]);
+    let words = first_words(&mut waiter);
+    assert!(words.contains("waiting for alice"), "{words}");
+    alice.ok("git unclaim ae1c051");
+    let (code, _, stderr) = reply(waiter);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(alice.json("git claim ae1c051", 4)["holder"], "bob");
+}
+
+#[test]
+fn a_waiter_gets_what_runs_out() {
+    let forge = Forge::new();
+    let (alice, bob) = (forge.client("alice"), forge.client("bob"));
+    alice.ok("git claim ae1c051 --ttl 2s");
+    let waiter = start(&bob, &["git-claim", "ae1c051", "--wait=1h", "--json"]);
+    let (code, reply, stderr) = reply(waiter);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    assert_eq!(reply["token"], 2);
+}
+
+#[test]
+fn one_of_many_waiters_gets_it() {
+    let forge = Forge::new();
+    let alice = forge.client("alice");
+    let bobs: Vec<Client> = (0..4).map(|_| forge.client("bob")).collect();
+    alice.ok("git claim ae1c051 --ttl 2s");
+    let waiters: Vec<Child> = bobs
+        .iter()
+        .map(|bob| start(bob, &["git-claim", "ae1c051", "--wait=5s", "--json"]))
+        .collect();
+    let codes: Vec<Option<i32>> = waiters.into_iter().map(|waiter| reply(waiter).0).collect();
+    let of = |code| codes.iter().filter(|have| **have == Some(code)).count();
+    assert_eq!((of(0), of(4)), (1, 3), "{codes:?}");
+}
+
+#[test]
+fn patience_ends_with_the_conflict() {
+    let forge = Forge::new();
+    let (alice, bob) = (forge.client("alice"), forge.client("bob"));
+    alice.ok("git claim ae1c051");
+    let assert = bob.run("git claim ae1c051 --wait=1s").code(4).stdout("");
+    let text = stderr(&assert);
+    assert!(text.contains("is claimed by alice"), "{text}");
+    assert_eq!(bob.json("git claim ae1c051 --wait=1s", 4)["status"], "held");
+    // What is no matter of waiting ends it at once.
+    bob.run("git claim ddf3587 --wait").code(1);
+    bob.run("git claim 0123456 --wait").code(1);
+    bob.run("git claim ae1c051 --wait=0").code(2);
+}
+
+#[test]
+fn next_waits_for_something_to_take() {
+    let forge = Forge::new();
+    let (alice, bob) = (forge.client("alice"), forge.client("bob"));
+    let mut taken = Vec::new();
+    for _ in 0..5 {
+        let reply = alice.json("git claim --next", 0);
+        taken.push(reply["issue"].as_str().unwrap().to_owned());
+    }
+    let mut waiter = start(&bob, &["git-claim", "--next", "--wait"]);
+    let words = first_words(&mut waiter);
+    assert!(words.contains("nothing is left"), "{words}");
+    alice.ok(&format!("git unclaim {}", taken[2]));
+    assert_eq!(reply(waiter).0, Some(0));
+    assert_eq!(
+        alice.json(&format!("git claim {}", taken[2]), 4)["holder"],
+        "bob"
+    );
+}
+
+#[test]
+fn ctrl_c_ends_the_waiting() {
+    let forge = Forge::new();
+    let (alice, bob) = (forge.client("alice"), forge.client("bob"));
+    alice.ok("git claim ae1c051");
+    let mut waiter = start(&bob, &["git-claim", "ae1c051", "--wait"]);
+    first_words(&mut waiter);
+    interrupt(&waiter);
+    let (code, _, stderr) = reply(waiter);
+    assert_eq!(code, Some(130), "{stderr}");
+    alice.ok("git unclaim ae1c051");
+    assert_eq!(alice.json("git claims", 0)["leases"], serde_json::json!([]));
+}
+
+#[test]
+fn claims_are_shown_anew_when_they_change() {
+    let forge = Forge::new();
+    let (alice, bob) = (forge.client("alice"), forge.client("bob"));
+    let mut watch = start(&bob, &["git-claims", "--watch", "--json"]);
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut next = || -> Vec<String> {
+        let line = lines.next().unwrap().unwrap();
+        let list: Value = serde_json::from_str(&line).unwrap();
+        let leases = list["leases"].as_array().unwrap();
+        let holder = |lease: &Value| lease["holder"].as_str().unwrap().to_owned();
+        leases.iter().map(holder).collect()
+    };
+    assert!(next().is_empty());
+    alice.ok("git claim ae1c051 --ttl 1h");
+    assert_eq!(next(), ["alice"]);
+    bob.ok("git claim 537daeb");
+    assert_eq!(next(), ["alice", "bob"]);
+    alice.ok("git unclaim ae1c051");
+    assert_eq!(next(), ["bob"]);
+    interrupt(&watch);
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
+}
