@@ -43,6 +43,9 @@ _git__claim() {
             git__claim,renew)
                 cmd="git__claim__subcmd__renew"
                 ;;
+            git__claim,run)
+                cmd="git__claim__subcmd__run"
+                ;;
             git__claim,start)
                 cmd="git__claim__subcmd__start"
                 ;;
@@ -56,7 +59,7 @@ _git__claim() {
 
     case "${cmd}" in
         git__claim)
-            opts="-t -m -r -q -v -h -V --next --ttl --note --take-over --reason --expected-token --remote --session --json --quiet --verbose --help --version renew heartbeat start check inspect recover install-hook log whoami help completions"
+            opts="-t -m -r -q -v -h -V --next --ttl --note --wait --take-over --reason --expected-token --remote --session --json --quiet --verbose --help --version renew heartbeat start check inspect recover install-hook run log whoami help completions"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -84,6 +87,13 @@ _git__claim() {
                     return 0
                     ;;
                 -m)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --wait)
                     COMPREPLY=("${cur}")
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o nospace
@@ -397,6 +407,55 @@ _git__claim() {
             ;;
         git__claim__subcmd__renew)
             opts="-t -r -q -v -h -V --ttl --remote --session --json --quiet --verbose --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --ttl)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --remote)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                -r)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                --session)
+                    COMPREPLY=("${cur}")
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o nospace
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        git__claim__subcmd__run)
+            opts="-t -r -q -v -h -V --next --ttl --keep --resume --remote --session --json --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

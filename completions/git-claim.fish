@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_git_claim_global_optspecs
-    string join \n next t/ttl= m/note= take-over reason= expected-token= r/remote= session= json q/quiet v/verbose h/help V/version
+    string join \n next t/ttl= m/note= wait= take-over reason= expected-token= r/remote= session= json q/quiet v/verbose h/help V/version
 end
 
 function __fish_git_claim_needs_command
@@ -26,6 +26,7 @@ end
 
 complete -c git-claim -n "__fish_git_claim_needs_command" -s t -l ttl -d 'How long the claim lives unless it is renewed: `300`, `90s`, `1h30m`, `2d`' -r -f
 complete -c git-claim -n "__fish_git_claim_needs_command" -s m -l note -d 'A line for others to read' -r -f
+complete -c git-claim -n "__fish_git_claim_needs_command" -l wait -d 'Wait while somebody else has it; with a duration, at most so long' -r -f
 complete -c git-claim -n "__fish_git_claim_needs_command" -l reason -d 'Why; goes to the history, and to the one who loses the claim' -r -f
 complete -c git-claim -n "__fish_git_claim_needs_command" -l expected-token -d 'The token of the very tenure that is meant' -r -f
 complete -c git-claim -n "__fish_git_claim_needs_command" -s r -l remote -d 'The remote whose server is asked' -r -f
@@ -44,6 +45,7 @@ complete -c git-claim -n "__fish_git_claim_needs_command" -a "check" -d 'Check t
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "inspect" -d 'Show a bound claim as it stands here and on the server'
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "recover" -d 'Make the record of your bound claim sound again'
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "install-hook" -d 'Have `git claim check` run before every push, as git\'s pre-push hook'
+complete -c git-claim -n "__fish_git_claim_needs_command" -a "run" -d 'Hold a claim while a command runs'
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "log" -d 'Show who held an issue, when, and how it ended'
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "whoami" -d 'Show who you are to the server, and what you may do'
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "help" -d 'Show the manual page, or the help of a subcommand'
@@ -109,6 +111,17 @@ complete -c git-claim -n "__fish_git_claim_using_subcommand install-hook" -s q -
 complete -c git-claim -n "__fish_git_claim_using_subcommand install-hook" -s v -l verbose -d 'Tell on stderr who is asked what, and over which connection'
 complete -c git-claim -n "__fish_git_claim_using_subcommand install-hook" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c git-claim -n "__fish_git_claim_using_subcommand install-hook" -s V -l version -d 'Print version'
+complete -c git-claim -n "__fish_git_claim_using_subcommand run" -s t -l ttl -d 'How long the claim lives behind the last heartbeat: 10m unless given' -r -f
+complete -c git-claim -n "__fish_git_claim_using_subcommand run" -s r -l remote -d 'The remote whose server is asked' -r -f
+complete -c git-claim -n "__fish_git_claim_using_subcommand run" -l session -d 'The session to act as, instead of this worktree\'s own' -r -f
+complete -c git-claim -n "__fish_git_claim_using_subcommand run" -l next -d 'Take the first open issue that nobody holds'
+complete -c git-claim -n "__fish_git_claim_using_subcommand run" -l keep -d 'Leave the claim held when the command has ended'
+complete -c git-claim -n "__fish_git_claim_using_subcommand run" -l resume -d 'Go on with a claim that ran out, if nobody has had it since'
+complete -c git-claim -n "__fish_git_claim_using_subcommand run" -l json -d 'Print the server\'s reply as one line of JSON; errors are JSON too'
+complete -c git-claim -n "__fish_git_claim_using_subcommand run" -s q -l quiet -d 'Say nothing where all went well'
+complete -c git-claim -n "__fish_git_claim_using_subcommand run" -s v -l verbose -d 'Tell on stderr who is asked what, and over which connection'
+complete -c git-claim -n "__fish_git_claim_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c git-claim -n "__fish_git_claim_using_subcommand run" -s V -l version -d 'Print version'
 complete -c git-claim -n "__fish_git_claim_using_subcommand log" -s r -l remote -d 'The remote whose server is asked' -r -f
 complete -c git-claim -n "__fish_git_claim_using_subcommand log" -l session -d 'The session to act as, instead of this worktree\'s own' -r -f
 complete -c git-claim -n "__fish_git_claim_using_subcommand log" -l json -d 'Print the server\'s reply as one line of JSON; errors are JSON too'
