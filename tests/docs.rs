@@ -167,12 +167,16 @@ fn name(argument: &clap::Arg) -> String {
     let value = argument
         .get_value_names()
         .and_then(|names| names.first())
-        .map(ToString::to_string)
-        .unwrap_or_default();
-    match (argument.get_short(), argument.get_long()) {
-        (Some(short), Some(long)) => format!("-{short}, --{long} <{value}>"),
-        (None, Some(long)) => format!("--{long} <{value}>"),
-        _ => format!("<{value}>"),
+        .filter(|_| argument.get_action().takes_values())
+        .map(|value| format!("<{value}>"));
+    let option = match (argument.get_short(), argument.get_long()) {
+        (Some(short), Some(long)) => format!("-{short}, --{long}"),
+        (None, Some(long)) => format!("--{long}"),
+        _ => return value.unwrap_or_default(),
+    };
+    match value {
+        Some(value) => format!("{option} {value}"),
+        None => option,
     }
 }
 
@@ -181,6 +185,11 @@ fn sections(page: &mut Roff, program: Program) {
     page.control("SH", ["EXIT STATUS"]);
     for exit in Exit::ALL {
         entry(page, bold(exit.code().to_string()), exit.meaning());
+    }
+    if program == Program::Claim {
+        for (codes, meaning) in OF_RUN {
+            entry(page, bold(*codes), meaning);
+        }
     }
     page.control("SH", ["CONFIGURATION"]);
     page.text([
@@ -231,6 +240,18 @@ fn entry(page: &mut Roff, term: Inline, meaning: &str) {
     page.text([roman(meaning)]);
 }
 
+/// The exit codes of `git claim run`.
+const OF_RUN: &[(&str, &str)] = &[
+    (
+        "101, 102, 103, 104, 106, 107",
+        "git claim run: as above, 100 added; the command was not run. Every other code is the command's own, as a shell says it: 126 and 127 if it cannot be run, 128 + n if signal n ended it.",
+    ),
+    (
+        "105",
+        "git claim run: the claim was lost while the command ran, and the command was ended",
+    ),
+];
+
 const ENVIRONMENT: &[(&str, &str)] = &[
     (
         "GIT_CLAIM_SESSION",
@@ -257,6 +278,14 @@ fn examples(program: Program) -> &'static [(&'static str, &'static str)] {
             (
                 "git claim --next --ttl 1h --json",
                 "Take the first open issue that nobody holds; for programs.",
+            ),
+            (
+                "git claim 42 --wait=10m",
+                "Take issue 42 as soon as it is free, if that is within ten minutes.",
+            ),
+            (
+                "git claim run --next -t 10m -- make test",
+                "Take the next issue, run a command on it, and give it back. In a loop this is a worker.",
             ),
             (
                 "git claim renew 42",
