@@ -56,6 +56,8 @@ mod retry;
 #[cfg(test)]
 mod run;
 #[cfg(test)]
+mod serve;
+#[cfg(test)]
 mod start;
 #[cfg(test)]
 mod wait;

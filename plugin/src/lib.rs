@@ -10,6 +10,8 @@
 //!   verbs    one file a subverb: load, decide, store, reply
 //!   queries  one file a question of a forge's own pages: look, reply
 //!   view     a claim as the one who asks may see it
+//! serve      many requests on one connection
+//!   watch    what has changed in a repository since the last look
 //! claim      the heart: records and decisions, pure functions
 //! ledger     where records are kept: the storage interface, and SQLite
 //! tracker    where issues live: does this one exist, is it open?
@@ -28,7 +30,9 @@ pub mod ledger;
 pub mod queries;
 mod random;
 mod repository;
+mod serve;
 pub mod server;
 pub mod tracker;
 mod verbs;
 mod view;
+mod watch;

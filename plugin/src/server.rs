@@ -18,6 +18,7 @@ use crate::input::BadInput;
 use crate::ledger::{Ledger, LedgerError};
 use crate::queries::{self, QueryError};
 use crate::repository::{Repository, RepositoryError};
+use crate::serve;
 use crate::tracker::{Tracker, TrackerError};
 use crate::verbs;
 
@@ -115,7 +116,15 @@ impl Server<'_> {
     /// Runs one request and prints its reply or its error. `None`: the peer
     /// has gone before the reply was out.
     pub fn exec(&self, command: &[u8], asker: Asker<'_>, deadline: Instant) -> Option<Exit> {
-        let (stream, line, exit) = match self.answer(command, asker, deadline) {
+        let answered = match Request::parse(command) {
+            Ok(Request::Serve { repo }) => match serve::run(self, &repo, asker) {
+                Ok(exit) => return Some(exit),
+                Err(failure) => Err(failure),
+            },
+            Ok(request) => self.answer(request, asker, deadline),
+            Err(error) => Err(Failure::Refused(error.to_string())),
+        };
+        let (stream, line, exit) = match answered {
             Ok(answer) => (Stream::Stdout, answer.json, answer.exit),
             Err(Failure::Refused(why)) => (Stream::Stderr, error_line(&why), Exit::Error),
             Err(Failure::NotNow(why)) => {
@@ -141,12 +150,7 @@ impl Server<'_> {
         asker: Asker<'_>,
         deadline: Instant,
     ) -> Result<String, QueryError> {
-        let call = Call {
-            server: self,
-            asker,
-            deadline,
-            now: Now(self.host.now_ms()),
-        };
+        let call = self.call(asker, deadline);
         let answer = queries::run(&call, name, params);
         if let Err(QueryError::Failed(why) | QueryError::Params(why)) = &answer {
             call.warn(why);
@@ -154,28 +158,31 @@ impl Server<'_> {
         answer
     }
 
-    fn answer(
+    /// Serves one request and prints nothing.
+    ///
+    /// # Errors
+    /// There is no reply.
+    pub fn answer(
         &self,
-        command: &[u8],
+        request: Request,
         asker: Asker<'_>,
         deadline: Instant,
     ) -> Result<Answer, Failure> {
-        let refused = |error: BadCommand| Failure::Refused(error.to_string());
-        let request = Request::parse(command).map_err(refused)?;
         if request.is_host_only() && !asker.is_host {
-            return Err(refused(BadCommand::UnknownSubverb(
-                request.subverb().to_owned(),
-            )));
+            let unknown = BadCommand::UnknownSubverb(request.subverb().to_owned());
+            return Err(Failure::Refused(unknown.to_string()));
         }
-        verbs::run(
-            &Call {
-                server: self,
-                asker,
-                deadline,
-                now: Now(self.host.now_ms()),
-            },
-            request,
-        )
+        verbs::run(&self.call(asker, deadline), request)
+    }
+
+    /// A request that begins now.
+    pub fn call<'a>(&'a self, asker: Asker<'a>, deadline: Instant) -> Call<'a> {
+        Call {
+            server: self,
+            asker,
+            deadline,
+            now: Now(self.host.now_ms()),
+        }
     }
 }
 

@@ -70,7 +70,8 @@ impl Viewer<'_> {
         }
     }
 
-    fn session(&self, tenure: &Tenure) -> Option<String> {
+    /// The tenure's session, in full to its own principal alone.
+    pub fn session(&self, tenure: &Tenure) -> Option<String> {
         let session = tenure.session.as_ref()?.as_str();
         if tenure.holder == self.caller.name {
             return Some(session.to_owned());

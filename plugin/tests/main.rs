@@ -8,6 +8,7 @@ mod fence;
 mod git_issue;
 mod ledger;
 mod model;
+mod serve;
 mod settle;
 mod support;
 mod trackers;

@@ -118,6 +118,41 @@ impl Forge {
         self.host.input.borrow_mut().extend(pieces);
     }
 
+    /// Throws away what the last request has not read.
+    pub fn drop_input(&self) {
+        self.host.input.borrow_mut().clear();
+    }
+
+    /// Runs `steps` while `user` watches `r.git` through another connection; the
+    /// events that they are told after each.
+    pub fn watch(&self, user: &str, steps: &[&dyn Fn(&Forge)]) -> Vec<Vec<Value>> {
+        let watcher = Watcher {
+            forge: self,
+            user,
+            steps,
+            reads: Cell::new(0),
+            out: RefCell::default(),
+            told: RefCell::default(),
+        };
+        let ledger = SqliteLedger::open(&self.settings.ledger).unwrap();
+        let exit = Server {
+            ledger: &ledger,
+            settings: &self.settings,
+            host: &watcher,
+        }
+        .exec(
+            b"collab-lease serve r.git",
+            Asker {
+                name: user,
+                key: None,
+                is_host: false,
+            },
+            Instant::now() + Duration::from_secs(10),
+        );
+        assert_eq!(exit.unwrap().code(), 0, "{:?}", watcher.out.borrow());
+        watcher.told.take()
+    }
+
     /// The events since the last look.
     pub fn events(&self) -> Vec<Value> {
         self.host.events.take()
@@ -146,6 +181,84 @@ impl Forge {
             stdout: String::from_utf8(stdout).unwrap(),
             stderr: String::from_utf8(stderr).unwrap(),
         }
+    }
+}
+
+/// A host whose peer watches, and between whose looks others do something.
+struct Watcher<'a> {
+    forge: &'a Forge,
+    user: &'a str,
+    steps: &'a [&'a dyn Fn(&Forge)],
+    reads: Cell<usize>,
+    out: RefCell<String>,
+    told: RefCell<Vec<Vec<Value>>>,
+}
+
+impl Host for Watcher<'_> {
+    fn now_ms(&self) -> i64 {
+        self.forge.host.now_ms()
+    }
+
+    fn log(&self, _: Level, _: &str) {}
+
+    fn resolve_repo(&self, name: &str) -> Result<String, HostError> {
+        self.forge.host.resolve_repo(name)
+    }
+
+    fn authorize(&self, repo: &str, access: Access) -> bool {
+        *self.forge.host.user.borrow_mut() = self.user.to_owned();
+        self.forge.host.authorize(repo, access)
+    }
+
+    fn write(&self, _: Stream, data: &[u8]) -> Result<(), HostError> {
+        self.out
+            .borrow_mut()
+            .push_str(std::str::from_utf8(data).unwrap());
+        Ok(())
+    }
+
+    fn read(&self, buffer: &mut [u8]) -> Result<Input, HostError> {
+        let reads = self.reads.get();
+        self.reads.set(reads + 1);
+        let out = self.out.take();
+        let lines = out
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        match reads {
+            0 => {
+                let line = b"{\"op\":\"watch\"}\n";
+                buffer[..line.len()].copy_from_slice(line);
+                return Ok(Input::Bytes(line.len()));
+            }
+            1 => assert!(out.contains("watching"), "{out}"),
+            _ => {
+                let events = lines.map(|line| line["event"].clone());
+                self.told.borrow_mut().push(events.collect());
+            }
+        }
+        match self.steps.get(reads - 1) {
+            None => Ok(Input::End),
+            Some(step) => {
+                step(self.forge);
+                Ok(Input::NotYet)
+            }
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+
+    fn repo_path(&self, repo: &str) -> Result<Option<PathBuf>, HostError> {
+        self.forge.host.repo_path(repo)
+    }
+
+    fn has_tracker(&self) -> bool {
+        false
+    }
+
+    fn resolve_issue(&self, _: &str, _: &str) -> Result<String, HostError> {
+        Err(HostError::NotFound)
     }
 }
 

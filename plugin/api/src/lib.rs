@@ -15,6 +15,7 @@ pub mod lock;
 pub mod push;
 pub mod query;
 pub mod reply;
+pub mod serve;
 pub mod settings;
 pub mod text;
 pub mod time;

@@ -31,6 +31,7 @@ pub mod report;
 pub mod repos;
 pub mod request;
 pub mod rights;
+pub mod serve;
 pub mod settings;
 pub mod site;
 pub mod ssh_key;

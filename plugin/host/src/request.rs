@@ -7,12 +7,14 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use git_claim_api::REQUEST_DEADLINE_MS;
+use git_claim_api::verb::Request;
 
 use crate::abi::{self, CallError, Instance, OpenError, Plugin};
 use crate::host::{Host, Input, NoInput, Output, Stream};
 use crate::log::{Level, log};
 use crate::plugin_file::PluginFile;
 use crate::report::Failure;
+use crate::serve::Line;
 use crate::settings::Settings;
 use crate::watchdog::{Watchdog, busy};
 
@@ -36,6 +38,10 @@ impl Job<'_> {
     /// # Errors
     /// It could not be done; nothing was printed.
     pub fn run(&self, host: &dyn Host) -> Result<u8, Failure> {
+        if matches!(Request::parse(self.command), Ok(Request::Serve { .. })) {
+            let line = Line::open().map_err(Failure::not_now)?;
+            return self.run_with(host, &line, &line);
+        }
         let watchdog = Watchdog::start().map_err(Failure::not_now)?;
         let answer = Answer {
             watchdog: &watchdog,

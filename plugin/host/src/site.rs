@@ -102,6 +102,8 @@ fn rules(settings: &Settings, id: &str, path: &std::path::Path) -> Option<Rules>
 
 impl Host for Site<'_> {
     fn resolve_repo(&self, name: &str) -> Option<String> {
+        // A new question: on a connection that lasts, rights may have changed.
+        *self.last.borrow_mut() = None;
         Some(self.repos.resolve(name)?.id)
     }
 

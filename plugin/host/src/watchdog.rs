@@ -17,6 +17,9 @@ use crate::report::Failure;
 /// How much longer than the plugin itself the watchdog waits.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// How long a request may take in all.
+pub const LIMIT: Duration = Duration::from_millis(REQUEST_DEADLINE_MS as u64).saturating_add(GRACE);
+
 /// The thread only sleeps and prints.
 const STACK: usize = 128 * 1024;
 
@@ -46,11 +49,10 @@ impl Watchdog {
             settled: Arc::new(AtomicBool::new(false)),
         };
         let watching = watchdog.clone();
-        let limit = Duration::from_millis(REQUEST_DEADLINE_MS.into()) + GRACE;
         std::thread::Builder::new()
             .name("watchdog".to_owned())
             .stack_size(STACK)
-            .spawn(move || watching.wait(limit, end))?;
+            .spawn(move || watching.wait(LIMIT, end))?;
         Ok(watchdog)
     }
 

@@ -206,6 +206,12 @@ pub trait Ledger: Send + Sync {
     /// Also where the file is there already.
     fn backup(&self, file: &Path) -> Result<u64, LedgerError>;
 
+    /// A number that is another one once somebody else has changed the ledger.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    fn version(&self) -> Result<u64, LedgerError>;
+
     /// The ledger's own random id, minted when it was created: by the first
     /// change.
     ///

@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,9 @@ use crate::claim::{Claim, Ended, Now};
 /// How long opening may wait for others that open or close the same file.
 const OPENING: Duration = Duration::from_secs(10);
 
+/// How many connections this process has opened.
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
 /// How far back in an issue's history its former holders are looked for.
 const RECENT_TENURES: u64 = 100;
 
@@ -38,6 +42,8 @@ pub struct SqliteLedger {
 #[derive(Debug)]
 struct Handle {
     connection: Connection,
+    /// Tells it from every other connection of this process, from 1.
+    serial: u64,
     queue: Option<Queue>,
     /// The write-ahead log that the connection has open.
     log: FileId,
@@ -202,6 +208,7 @@ impl Handle {
         let log = log_of(path).ok_or_else(|| log_is_lost(path))?;
         Ok(Handle {
             connection,
+            serial: OPENED.fetch_add(1, Ordering::Relaxed) + 1,
             queue,
             log,
         })
@@ -351,6 +358,20 @@ impl Ledger for SqliteLedger {
             let _ = std::fs::remove_file(file);
         }
         synced
+    }
+
+    fn version(&self) -> Result<u64, LedgerError> {
+        if file::check(&self.path)? == Found::Nothing {
+            return Ok(0);
+        }
+        self.with(|handle| {
+            let version: u32 = handle
+                .connection
+                .query_row("PRAGMA data_version", [], |row| row.get(0))
+                .map_err(|error| ledger_error(&self.path, error))?;
+            // It counts for one connection alone.
+            Ok((handle.serial << 32) | u64::from(version))
+        })
     }
 
     fn id(&self) -> Result<String, LedgerError> {

@@ -113,10 +113,9 @@ pub fn run(call: &Call<'_>, request: Request) -> Result<Answer, Failure> {
             };
             recover::run(&admitted, &issue, &wanted)
         }
-        Request::Serve { .. } => Err(Failure::Refused(format!(
-            "this server's version does not know '{}' yet",
-            request.subverb()
-        ))),
+        Request::Serve { .. } => Err(Failure::Refused(
+            "serve is a connection of its own".to_owned(),
+        )),
     }
 }
 
