@@ -261,3 +261,38 @@ fn trailers_count_where_the_repository_says_so() {
         }
     }
 }
+
+#[test]
+fn an_issue_of_beads_is_closed_by_the_push_that_closes_it() {
+    let site = site();
+    site.git(&["config", "claim.tracker", "beads"]);
+    let main = site.tip("refs/heads/main");
+    let commit = |parent: &str, status: &str| {
+        let file = site.git_dir.join("line");
+        let line = format!("{{\"id\":\"bd-1\",\"title\":\"x\",\"status\":\"{status}\"}}\n");
+        std::fs::write(&file, line).unwrap();
+        let blob = site.git(&["hash-object", "-w", file.to_str().unwrap()]);
+        let index = site.git_dir.join("index-of-test");
+        let staged = |args: &[&str]| {
+            let mut command = Command::new("git");
+            command.arg("--git-dir").arg(&site.git_dir).args(args);
+            let done = command.env("GIT_INDEX_FILE", &index).output().unwrap();
+            assert!(done.status.success(), "{args:?}: {done:?}");
+            String::from_utf8(done.stdout).unwrap().trim().to_owned()
+        };
+        let entry = format!("100644,{blob},.beads/issues.jsonl");
+        staged(&["update-index", "--add", "--cacheinfo", &entry]);
+        let tree = staged(&["write-tree"]);
+        site.git(&["commit-tree", "-p", parent, "-m", "Issues", &tree])
+    };
+    let open = commit(&main, "open");
+    site.push(&[("refs/heads/main", &open)]);
+    site.ask("acquire app.git bd-1 --session s");
+    let worked = commit(&open, "in_progress");
+    assert_eq!(site.push(&[("refs/heads/main", &worked)]).len(), 0);
+    let closed = commit(&worked, "closed");
+    // Not on another branch.
+    assert_eq!(site.push(&[("refs/heads/x", &closed)]).len(), 0);
+    let ended = site.push(&[("refs/heads/main", &closed)]);
+    assert_eq!((ended.len(), &ended[0]["how"]), (1, &"closed".into()));
+}
