@@ -2,8 +2,9 @@
 //! loopback: `make bench`.
 //!
 //! Every figure is the median ratio of two commands run in turn, so that a slow
-//! or a busy machine changes both. The peer beside it is a lock made the other
-//! way that git has: pushing a ref that only one can create.
+//! or a busy machine changes both. `make bench` lets the forge lie in memory: what
+//! a claim costs the disk is the plugin's own bench. The peer beside it is a lock
+//! made the other way that git has: pushing a ref that only one can create.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
