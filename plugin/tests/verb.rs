@@ -279,6 +279,9 @@ fn lists_are_in_order_even_within_one_second_and_page() {
     assert_eq!(issues("list r.git --after 3"), ["7", "1", "5"]);
     let page = forge.ask("ann", "list r.git --limit 2").json();
     assert_eq!(page["more"], true);
+    // A mark that there never was would begin at the top, and a pager again.
+    let lost = forge.ask("ann", "list r.git --after 77");
+    assert_eq!((lost.exit, lost.stdout.as_str()), (1, ""), "{lost:?}");
 }
 
 #[test]

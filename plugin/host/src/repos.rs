@@ -130,9 +130,11 @@ fn some_text(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// Whether `path` is a git directory, as git itself decides it.
+/// Whether `path` is a git directory, as git itself decides it, with its objects
+/// and refs in it: a `commondir` would lead to another one, anywhere.
 fn is_git_directory(path: &Path) -> bool {
     path.join("HEAD").symlink_metadata().is_ok()
+        && path.join("commondir").symlink_metadata().is_err()
         && path.join("objects").is_dir()
         && path.join("refs").is_dir()
 }
@@ -170,6 +172,18 @@ mod tests {
         symlink("git", at("link")).unwrap();
         let repos = Repos::new(&at("link")).unwrap();
         (site, repos)
+    }
+
+    #[test]
+    fn a_git_directory_that_borrows_anothers_is_not_served() {
+        let dir = TempDir::new().unwrap();
+        git_directory(&dir.child("a.git"));
+        let repos = Repos::new(dir.path()).unwrap();
+        assert!(repos.resolve("a.git").is_some());
+        dir.child("a.git/commondir")
+            .write_str("/elsewhere")
+            .unwrap();
+        assert!(repos.resolve("a.git").is_none());
     }
 
     #[test]

@@ -44,7 +44,12 @@ impl Damage {
 
 impl From<rusqlite::Error> for Damage {
     fn from(error: rusqlite::Error) -> Damage {
-        Damage(error.to_string())
+        Damage(match error {
+            rusqlite::Error::InvalidColumnType(_, column, kind) => {
+                format!("{column} can't be {kind}")
+            }
+            error => error.to_string(),
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use git_claim_api::reply::{Lease, ListReply};
 use crate::ledger::Filter;
 use crate::server::{Admitted, Answer, Failure};
 use crate::tracker::TrackerError;
+use crate::verbs::look_at;
 use crate::view::Viewer;
 
 /// Which claims, and how many.
@@ -37,6 +38,13 @@ pub fn run(
         Some(holder) => Some(holder.to_string()),
         None => wanted.mine.then(|| caller.name.clone()),
     };
+    if let Some(after) = &wanted.after
+        && look_at(admitted, after)?.token == 0
+    {
+        return Err(Failure::Refused(format!(
+            "--after {after}: it was never claimed here, so nothing comes after it"
+        )));
+    }
     let filter = Filter {
         holder,
         after: wanted.after,
