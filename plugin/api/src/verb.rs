@@ -790,6 +790,18 @@ impl Request {
         }
     }
 
+    /// Whether this changes nothing, whatever comes of it.
+    pub fn only_looks(&self) -> bool {
+        matches!(
+            self,
+            Request::List { .. }
+                | Request::Show { .. }
+                | Request::Log { .. }
+                | Request::Verify { .. }
+                | Request::Whoami { .. }
+        )
+    }
+
     /// Whether only the host itself may ask for this.
     pub fn is_host_only(&self) -> bool {
         HOST_SUBVERBS.contains(&self.subverb())

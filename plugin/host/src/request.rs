@@ -38,11 +38,14 @@ impl Job<'_> {
     /// # Errors
     /// It could not be done; nothing was printed.
     pub fn run(&self, host: &dyn Host) -> Result<u8, Failure> {
-        if matches!(Request::parse(self.command), Ok(Request::Serve { .. })) {
-            let line = Line::open().map_err(Failure::not_now)?;
-            return self.run_with(host, &line, &line);
-        }
-        let watchdog = Watchdog::start().map_err(Failure::not_now)?;
+        let watchdog = match Request::parse(self.command) {
+            Ok(Request::Serve { .. }) => {
+                let line = Line::open().map_err(Failure::not_now)?;
+                return self.run_with(host, &line, &line);
+            }
+            Ok(request) if request.only_looks() => Watchdog::idle(),
+            _ => Watchdog::start().map_err(Failure::not_now)?,
+        };
         let answer = Answer {
             watchdog: &watchdog,
             begun: Cell::new(false),

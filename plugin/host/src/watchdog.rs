@@ -45,9 +45,7 @@ impl Watchdog {
     /// # Errors
     /// The system has no thread to give.
     pub fn start_with(end: impl FnOnce() -> u8 + Send + 'static) -> io::Result<Watchdog> {
-        let watchdog = Watchdog {
-            settled: Arc::new(AtomicBool::new(false)),
-        };
+        let watchdog = Watchdog::idle();
         let watching = watchdog.clone();
         std::thread::Builder::new()
             .name("watchdog".to_owned())
