@@ -105,6 +105,31 @@ fn an_issue_that_nobody_has_claimed_can_be_inspected() {
 }
 
 #[test]
+fn what_is_recommended_can_work() {
+    let forge = Forge::new();
+    let (_, theirs) = started(&forge, "bob");
+    let main = fetched(&forge, "alice");
+    let reply = inspected(&forge, &main, "git claim inspect ae1c", 0);
+    assert_eq!(reply["reason_code"], "held");
+    assert_eq!(
+        reply["exact_next_action"],
+        format!("git claim log {}", issue::CRASH)
+    );
+    theirs.ok("git claim check");
+    main.run("git claim inspect 99999").code(1);
+    // A lost record: the branch says whose it was, and the server has the rest.
+    fs::remove_file(copy_file(&theirs)).unwrap();
+    let lost = theirs.json("git claim check", 1);
+    let line = lost["exact_next_action"].as_str().unwrap();
+    assert_eq!(line, format!("git claim inspect {}", issue::CRASH));
+    let reply = theirs.json(line, 0);
+    let line = reply["exact_next_action"].as_str().unwrap();
+    assert!(line.starts_with("git claim recover "), "{line}");
+    theirs.ok(line);
+    theirs.ok("git claim check");
+}
+
+#[test]
 fn without_the_server_what_is_here_is_shown() {
     let mut forge = Forge::new();
     let (_, bound) = started(&forge, "alice");

@@ -294,6 +294,143 @@ fn somebody_elses_claim_is_a_conflict_and_leaves_nothing() {
     next(&main, &refused).success();
 }
 
+/// The session that holds the issue, as its own principal sees it.
+fn session(client: &Client) -> Value {
+    client.json("git claims", 0)["leases"][0]["session"].clone()
+}
+
+#[test]
+fn a_plain_claim_of_this_worktree_moves_into_the_new_one() {
+    let forge = Forge::new();
+    let main = fetched(&forge, "alice");
+    main.ok("git claim ae1c051b --ttl 90m --note mine");
+    let done = main.json("git claim start ae1c051b", 0);
+    assert_eq!(done["token"], 2);
+    let bound = main.at(sibling(&main, issue::CRASH));
+    bound.ok("git claim check");
+    let lease = main.json("git claims", 0)["leases"][0].clone();
+    assert_eq!(
+        (&lease["ttl"], &lease["note"]),
+        (&5400.into(), &"mine".into())
+    );
+    let why = bound.json("git claim log", 0)["tenures"][1]["why"].clone();
+    assert_eq!(why, format!("start in {}", bound.dir().display()));
+    // A new key: the same, after the take-over that says why.
+    let laptop = forge.second_key("laptop", "alice").at(main.dir());
+    laptop.ok("git claim ae1c051b --take-over --reason new-key");
+    laptop.ok("git claim start ae1c051b");
+    laptop.at(bound.dir()).ok("git claim check");
+}
+
+#[test]
+fn a_claim_that_was_to_move_is_put_back_where_start_fails() {
+    let forge = Forge::new();
+    let main = fetched(&forge, "alice");
+    main.ok("git claim ae1c051b --ttl 90m --note mine");
+    let held = session(&main);
+    main.git(["branch", "claim"]).assert().success();
+    assert_eq!(reason(&main.json(START, 1)), "branch_failed");
+    assert_eq!(session(&main), held);
+    main.ok("git claim renew ae1c051b");
+    main.ok("git unclaim ae1c051b");
+}
+
+#[test]
+fn ones_own_claim_elsewhere_is_never_a_loop() {
+    let forge = Forge::new();
+    let main = fetched(&forge, "alice");
+    // Killed between the acquire and the branch; or branch and worktree are
+    // gone: nobody can go on with that session.
+    main.ok(START);
+    let path = sibling(&main, issue::CRASH);
+    let remove = path.to_str().unwrap();
+    main.git(["worktree", "remove", "--force", remove])
+        .assert()
+        .success();
+    main.git(["branch", "-D", &branch(issue::CRASH)])
+        .assert()
+        .success();
+    let refused = main.json(START, 4);
+    assert_eq!(reason(&refused), "held_in_other_session");
+    let shown = main.json("git claim inspect ae1c051b", 0);
+    assert_eq!(shown["exact_next_action"], refused["exact_next_action"]);
+    next(&main, &refused).success();
+    main.ok(START);
+    // In another worktree of this clone, plain: it is started from there.
+    main.at(&path).ok("git unclaim");
+    let other = main.at(main.dir().with_file_name("other"));
+    main.git(["worktree", "add", "-q", "--detach"])
+        .arg(other.dir())
+        .assert()
+        .success();
+    other.ok("git claim ae1c051b --ttl 1h");
+    let refused = main.json(START, 4);
+    next(&main, &refused).success();
+    main.at(&path).ok("git claim check");
+    // In another clone it may live: nothing of it is ended.
+    let clone = fetched(&forge, "alice");
+    let held = session(&main);
+    let refused = clone.json(START, 4);
+    let line = refused["exact_next_action"].as_str().unwrap();
+    assert!(line.starts_with("git -C "), "{line}");
+    next(&clone, &refused).success();
+    assert_eq!(session(&main), held);
+}
+
+#[test]
+fn the_next_action_asks_the_same_server_for_the_same() {
+    let forge = Forge::new();
+    let main = fetched(&forge, "alice");
+    let url = git(main.dir(), &["remote", "get-url", "origin"]);
+    main.git(["remote", "add", "up", &url]).assert().success();
+    main.git(["fetch", "-q", "up"]).assert().success();
+    let refused = main.json(
+        "git claim start ae1c051b -r up --branch x --base nonexist -t 1h --session s",
+        1,
+    );
+    assert_eq!(
+        refused["exact_next_action"],
+        format!(
+            "git claim start {} -t 3600 --branch x -r up --session s",
+            issue::CRASH
+        )
+    );
+    next(&main, &refused).success();
+    let bound = main.at(sibling(&main, issue::CRASH));
+    let record = git_dir(&bound).join(format!("claims/up/{}.json", issue::CRASH));
+    fs::write(record, "{").unwrap();
+    let refused = bound.json("git claim check -r up", 1);
+    let line = refused["exact_next_action"].as_str().unwrap();
+    assert!(line.ends_with(" -r up"), "{line}");
+    next(&bound, &refused).success();
+    bound.ok("git claim check -r up");
+}
+
+#[test]
+fn a_branch_that_another_claim_is_worked_on_is_left_to_it() {
+    let forge = Forge::new();
+    let (main, theirs) = started(&forge, "alice");
+    let name = branch(issue::CRASH);
+    let path = theirs.dir().to_str().unwrap();
+    for (client, options) in [
+        (&main, format!("--branch {name}")),
+        (&main, format!("--branch {name} --worktree {path}")),
+        (&theirs, "--here".to_owned()),
+    ] {
+        let line = format!("git claim start {} {options}", issue::UNICODE);
+        let refused = client.json(&line, 1);
+        next(client, &refused).success();
+        theirs.ok("git claim check");
+        let own = main.at(sibling(&main, issue::UNICODE));
+        own.ok("git claim check");
+        own.ok("git unclaim");
+        main.git(["worktree", "remove", "--force"])
+            .arg(own.dir())
+            .assert()
+            .success();
+    }
+}
+
 #[test]
 fn a_branch_that_cannot_be_made_undoes_the_claim() {
     let forge = Forge::new();

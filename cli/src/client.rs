@@ -9,6 +9,7 @@ use git_claim_api::verb::{RepoArg, Request};
 
 use crate::answer::{self, Reply};
 use crate::args::Global;
+use crate::bound::quote::quote;
 use crate::clock::Moment;
 use crate::error::{Failure, Kind, Result};
 use crate::git::Git;
@@ -27,6 +28,8 @@ pub struct Client {
     remote: String,
     /// `--session` or `GIT_CLAIM_SESSION`.
     given_session: Option<Session>,
+    /// The options of the command line that say whom to ask, and as whom.
+    address: String,
     repo: String,
     transport: Transport,
 }
@@ -56,6 +59,18 @@ impl Client {
             Some(session) => Some(session.clone()),
             None => session_of_environment()?,
         };
+        let mut address = String::new();
+        for (option, value) in [
+            ("-r", global.remote.clone()),
+            (
+                "--session",
+                global.session.as_ref().map(ToString::to_string),
+            ),
+        ] {
+            if let Some(value) = value {
+                address += &format!(" {option} {}", quote(&value));
+            }
+        }
         let git = Git::discover()?;
         output.configure(&git.config);
         for key in settings::unknown(&git.config) {
@@ -71,6 +86,7 @@ impl Client {
             git,
             remote: remote.name,
             given_session,
+            address,
             repo,
             transport,
         })
@@ -84,6 +100,12 @@ impl Client {
     /// The name of the remote that is asked.
     pub fn remote(&self) -> &str {
         &self.remote
+    }
+
+    /// `-r` and `--session` as they were typed, for the next command: without
+    /// them it might act on another server, or as somebody else.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// `--session` or `GIT_CLAIM_SESSION`.

@@ -112,6 +112,15 @@ impl Copies {
     }
 }
 
+/// Whether any remote's copy of an issue's record has the word `session` in it.
+pub fn is_named(git_dir: &Path, issue: &str, session: &str) -> bool {
+    let remotes = fs::read_dir(git_dir.join(FOLDER)).into_iter();
+    remotes.flatten().flatten().any(|remote| {
+        let copy = remote.path().join(format!("{issue}{SUFFIX}"));
+        fs::read_to_string(copy).is_ok_and(|copy| copy.contains(session))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;

@@ -5,7 +5,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use git_claim_api::ids::{Branch, IssueId, Oid};
+use git_claim_api::ids::{Branch, IssueId, Oid, Ttl};
 use git_claim_api::text::escape;
 use tokio::time::timeout;
 
@@ -18,10 +18,35 @@ use crate::error::Failure;
 /// What was asked for.
 #[derive(Debug, Clone, Default)]
 pub struct Wish {
+    pub ttl: Option<Ttl>,
     pub branch: Option<Branch>,
     pub base: Option<String>,
     pub worktree: Option<PathBuf>,
     pub here: bool,
+}
+
+impl Wish {
+    /// The command line that wishes the same for `issue`, or for the next one.
+    pub fn command(&self, issue: Option<&IssueId>) -> String {
+        let path = self.worktree.as_ref().map(|path| path.to_string_lossy());
+        let id = issue.map_or("--next".to_owned(), |issue| quote(issue.as_str()));
+        let options = [
+            ("-t", self.ttl.map(|ttl| ttl.to_string())),
+            ("--branch", self.branch.as_ref().map(ToString::to_string)),
+            ("--base", self.base.clone()),
+            ("--worktree", path.map(|path| path.into_owned())),
+        ];
+        let mut line = format!("git claim start {id}");
+        for (option, value) in options {
+            if let Some(value) = value {
+                line += &format!(" {option} {}", quote(&value));
+            }
+        }
+        if self.here {
+            line += " --here";
+        }
+        line
+    }
 }
 
 /// What is to be done.
@@ -60,6 +85,7 @@ pub struct Ground<'a> {
     pub bound_to: Option<&'a Branch>,
     /// How long the remote may take to answer.
     pub patience: Duration,
+    pub wish: &'a Wish,
 }
 
 type Planned<T> = Result<T, Refusal>;
@@ -69,18 +95,19 @@ impl Ground<'_> {
     ///
     /// # Errors
     /// What is in the way.
-    pub async fn plan(&self, wish: &Wish) -> Planned<Plan> {
+    pub async fn plan(&self) -> Planned<Plan> {
+        let wish = self.wish;
         if wish.here {
-            return self.plan_here(wish).await;
+            return self.plan_here().await;
         }
         let branch = match wish.branch.as_ref().or(self.bound_to) {
             Some(branch) => branch.clone(),
             None => self.default_branch_name()?,
         };
-        let target = self.target(&branch, wish)?;
+        let target = self.target(&branch)?;
         let base = match self.repository.tip(&branch) {
             Some(_) => None,
-            None => Some(self.base(wish).await?),
+            None => Some(self.base().await?),
         };
         if self.repository.known_default(self.remote).as_deref() == Some(branch.as_str()) {
             return Err(self.is_the_default(&branch));
@@ -99,14 +126,14 @@ impl Ground<'_> {
     }
 
     /// The present worktree, on the branch that it has checked out.
-    async fn plan_here(&self, wish: &Wish) -> Planned<Plan> {
-        let issue = self.issue;
+    async fn plan_here(&self) -> Planned<Plan> {
+        let (issue, wish) = (self.issue, self.wish);
         let current = match self.repository.head() {
             Head::Branch(name) => name.parse::<Branch>().map_err(|why| {
                 Refusal::new(
                     Reason::WrongBranch,
                     why.to_string(),
-                    format!("git claim start {issue}"),
+                    self.with(|wish| wish.here = false),
                 )
             })?,
             Head::Detached | Head::Bare => {
@@ -143,7 +170,9 @@ impl Ground<'_> {
                 "git worktree repair",
             ));
         }
-        self.is_free(self.repository)?;
+        let worktrees = self.repository.worktrees();
+        let worktrees = worktrees.map_err(|error| self.not_read(error))?;
+        self.is_free(self.repository, &worktrees)?;
         Ok(Plan {
             branch: current,
             base: None,
@@ -153,7 +182,8 @@ impl Ground<'_> {
 
     /// The worktree for `branch`, which is not the present one unless it is
     /// named.
-    fn target(&self, branch: &Branch, wish: &Wish) -> Planned<Target> {
+    fn target(&self, branch: &Branch) -> Planned<Target> {
+        let wish = self.wish;
         let worktrees = self.repository.worktrees();
         let worktrees = worktrees.map_err(|error| self.not_read(error))?;
         let on_branch = worktrees
@@ -174,7 +204,7 @@ impl Ground<'_> {
             Some(worktree) if worktree.head == Head::Branch(branch.to_string()) => {
                 let found = Repository::at(&worktree.path);
                 let found = found.map_err(|error| self.not_read(error))?;
-                self.is_free(&found)?;
+                self.is_free(&found, &worktrees)?;
                 Ok(Target::Reuse(found))
             }
             Some(worktree) => Err(Refusal::new(
@@ -190,12 +220,14 @@ impl Ground<'_> {
                         "branch {branch} is checked out in {}",
                         shown(&worktree.path)
                     ),
-                    format!(
-                        "git claim start {} --branch {} --worktree {}",
-                        self.issue,
-                        quote(branch.as_str()),
-                        quote(&worktree.path.to_string_lossy())
-                    ),
+                    match self.is_free_at(worktree) {
+                        true => self.with(|wish| {
+                            wish.branch = Some(branch.clone());
+                            wish.worktree = Some(worktree.path.clone());
+                            wish.base = None;
+                        }),
+                        false => self.with_another_branch(&worktrees),
+                    },
                 )),
                 None if is_taken(&path) => Err(Refusal::new(
                     Reason::PathTaken,
@@ -217,23 +249,44 @@ impl Ground<'_> {
     }
 
     /// One worktree, one bound claim: the push option carries one token.
-    fn is_free(&self, worktree: &Repository) -> Planned<()> {
-        let copies = Copies::of(&worktree.git_dir, self.remote);
-        match copies
-            .issues()
-            .into_iter()
-            .find(|other| other != self.issue)
-        {
+    fn is_free(&self, worktree: &Repository, worktrees: &[Worktree]) -> Planned<()> {
+        match self.other_claim(worktree) {
             None => Ok(()),
             Some(other) => Err(Refusal::new(
                 Reason::WorktreeBound,
                 format!("{} is bound to the claim on {other}", shown(&worktree.top)),
-                format!(
-                    "git -C {} unclaim {other}",
-                    quote(&worktree.top.to_string_lossy())
-                ),
+                self.with_another_branch(worktrees),
             )),
         }
+    }
+
+    /// Another issue that a worktree is bound to.
+    fn other_claim(&self, worktree: &Repository) -> Option<IssueId> {
+        let bound = Copies::of(&worktree.git_dir, self.remote).issues();
+        bound.into_iter().find(|other| other != self.issue)
+    }
+
+    fn is_free_at(&self, worktree: &Worktree) -> bool {
+        Repository::at(&worktree.path).is_ok_and(|found| self.other_claim(&found).is_none())
+    }
+
+    /// The same on a branch that no worktree has, in a place of its own: what is
+    /// bound to the one that was wished for is somebody's work.
+    fn with_another_branch(&self, worktrees: &[Worktree]) -> String {
+        let usual = format!("claim/{}", self.issue);
+        let is_in_use = |name: &str| {
+            worktrees
+                .iter()
+                .any(|worktree| worktree.head == Head::Branch(name.to_owned()))
+        };
+        let free = std::iter::once(usual.clone())
+            .chain((2..).map(|n| format!("{usual}-{n}")))
+            .find(|name| !is_in_use(name));
+        self.with(|wish| {
+            wish.branch = free.and_then(|name| name.parse().ok());
+            wish.worktree = None;
+            wish.here = false;
+        })
     }
 
     /// `<folder>.claims/<issue>` beside the repository's own folder.
@@ -272,12 +325,13 @@ impl Ground<'_> {
         }
     }
 
-    async fn base(&self, wish: &Wish) -> Planned<Oid> {
-        if let Some(base) = &wish.base {
+    async fn base(&self) -> Planned<Oid> {
+        if let Some(base) = &self.wish.base {
             return self.repository.commit(base).ok_or_else(|| {
-                self.refuse(
+                Refusal::new(
                     Reason::NoBaseCommit,
                     format!("'{}' names no commit here", escape(base)),
+                    self.with(|wish| wish.base = None),
                 )
             });
         }
@@ -319,7 +373,7 @@ impl Ground<'_> {
         Refusal::new(
             Reason::DefaultBranch,
             format!("{branch} is the default branch: it is everybody's, and no claim's"),
-            self.again(),
+            self.with(|wish| (wish.branch, wish.here) = (None, false)),
         )
     }
 
@@ -350,16 +404,21 @@ impl Ground<'_> {
             .map(|n| path.with_file_name(format!("{name}-{n}")))
             .find(|path| !path.exists())
             .unwrap_or_default();
-        format!(
-            "git claim start {} --branch {} --worktree {}",
-            self.issue,
-            quote(branch.as_str()),
-            quote(&free.to_string_lossy())
-        )
+        self.with(|wish| {
+            wish.branch = Some(branch.clone());
+            wish.worktree = Some(free);
+        })
     }
 
     fn again(&self) -> String {
-        format!("git claim start {}", self.issue)
+        self.wish.command(Some(self.issue))
+    }
+
+    /// The command line of a wish that is changed.
+    fn with(&self, change: impl FnOnce(&mut Wish)) -> String {
+        let mut wish = self.wish.clone();
+        change(&mut wish);
+        wish.command(Some(self.issue))
     }
 
     fn refuse(&self, reason: Reason, message: String) -> Refusal {

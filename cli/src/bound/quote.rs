@@ -11,9 +11,26 @@ pub fn quote(word: &str) -> String {
     format!("'{}'", escape(word).replace('\'', r"'\''"))
 }
 
+/// `line` with the options in `address`, if it is a command of ours.
+///
+/// In another worktree the session is that worktree's own.
+pub fn addressed(line: &str, address: &str) -> String {
+    let is_elsewhere = line.starts_with("git -C ");
+    let is_ours = line.starts_with("git claim")
+        || line.starts_with("git unclaim")
+        || line.starts_with("git -") && (line.contains(" claim ") || line.contains(" unclaim "));
+    let session = address.find(" --session ").unwrap_or(address.len());
+    let (remote, session) = address.split_at(session);
+    match is_ours {
+        false => line.to_owned(),
+        true if is_elsewhere || line.contains(" --session ") => format!("{line}{remote}"),
+        true => format!("{line}{remote}{session}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::quote;
+    use super::{addressed, quote};
 
     #[test]
     fn only_what_a_shell_would_touch_is_quoted() {
@@ -27,6 +44,23 @@ mod tests {
             ("#42", "'#42'"),
         ] {
             assert_eq!(quote(word), quoted);
+        }
+    }
+
+    #[test]
+    fn only_our_own_commands_are_addressed() {
+        let address = " -r up --session s";
+        for (line, added) in [
+            ("git claim start 42", address),
+            ("git claims --mine", address),
+            ("git unclaim 42", address),
+            ("git claim start 42 --session t", " -r up"),
+            ("git -C /w claim inspect 42", " -r up"),
+            ("git -C /w switch claim/42", ""),
+            ("git fetch origin", ""),
+        ] {
+            assert_eq!(addressed(line, address), format!("{line}{added}"));
+            assert_eq!(addressed(line, ""), line);
         }
     }
 }

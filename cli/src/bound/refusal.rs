@@ -5,6 +5,7 @@ use git_claim_api::text::escape;
 use serde::Serialize;
 use serde_json::json;
 
+use super::quote::addressed;
 use crate::error::{Failure, Kind};
 
 /// What is wrong; in JSON `reason_code`.
@@ -79,6 +80,14 @@ impl Refusal {
     pub fn exit(mut self, exit: Exit) -> Refusal {
         self.kind = Kind::Exit(exit);
         self
+    }
+
+    /// The same with a next command that asks the same server.
+    pub fn addressed(self, address: &str) -> Refusal {
+        Refusal {
+            next: addressed(&self.next, address),
+            ..self
+        }
     }
 
     /// What a record lacks.

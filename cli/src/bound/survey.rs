@@ -6,12 +6,12 @@ use std::path::Path;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::{Branch, IssueId, Session};
 use git_claim_api::lock::{self, Lock, Reading};
-use git_claim_api::reply::{ClaimReply, Reason as Conflict, State, Status};
+use git_claim_api::reply::{Claim, ClaimReply, Reason as Conflict, State, Status};
 use git_claim_api::text::escape;
 use git_claim_api::verb::Request;
 use serde_json::Value;
 
-use super::copy::Copies;
+use super::copy::{self, Copies};
 use super::quote::quote;
 use super::refusal::{Reason, Refusal};
 use super::repository::{Head, Repository, same};
@@ -36,6 +36,10 @@ pub struct Survey {
     pub server: std::result::Result<ClaimReply, Failure>,
     /// What the server says of the copy's token in the hands of whoever asks.
     pub verified: Option<ClaimReply>,
+    /// The session was named by the caller: it need not be the worktree's.
+    is_given_session: bool,
+    /// See [`Client::address`].
+    address: String,
 }
 
 impl Survey {
@@ -87,6 +91,8 @@ impl Survey {
             copy,
             server,
             verified,
+            is_given_session: client.given_session().is_some(),
+            address: client.address().to_owned(),
         })
     }
 
@@ -110,13 +116,13 @@ impl Survey {
     /// # Errors
     /// The first thing that is not as it should be.
     pub fn judge(&self) -> std::result::Result<Box<Lock>, Refusal> {
-        let id = &self.issue;
+        self.judged()
+            .map_err(|refusal| refusal.addressed(&self.address))
+    }
+
+    fn judged(&self) -> std::result::Result<Box<Lock>, Refusal> {
         let Some(copy) = &self.copy else {
-            return Err(Refusal::new(
-                Reason::NotBound,
-                format!("no claim on {id} is bound to this worktree"),
-                format!("git claim start {id}"),
-            ));
+            return Err(self.is_not_bound());
         };
         let copy = match lock::read(copy) {
             Reading::Canonical(copy) => copy,
@@ -150,6 +156,45 @@ impl Survey {
         Ok(record)
     }
 
+    /// Why there is no copy, by what the server says.
+    fn is_not_bound(&self) -> Refusal {
+        let id = &self.issue;
+        let shown = match &self.server {
+            Ok(shown) => shown,
+            Err(failure) => {
+                return Refusal::from_failure(failure.clone(), Reason::NotBound, "git claims");
+            }
+        };
+        let claim = &shown.claim;
+        let not_bound = |next| {
+            let message = format!("no claim on {id} is bound to this worktree");
+            Refusal::new(Reason::NotBound, message, next)
+        };
+        match shown.state {
+            Some(State::Live) if !claim.same_principal => self.is_held_by_another(claim),
+            Some(State::Live) if !claim.mine => self.is_held_elsewhere(shown),
+            Some(State::Live | State::Expired)
+                if claim.same_principal && claim.branch.is_some() =>
+            {
+                not_bound(self.recover())
+            }
+            _ => not_bound(self.start()),
+        }
+    }
+
+    fn is_held_by_another(&self, claim: &Claim) -> Refusal {
+        let id = &self.issue;
+        let holder = escape(claim.holder.as_deref().unwrap_or_default());
+        let message = format!("{id} is claimed by {holder}");
+        Refusal::new(Reason::Held, message, format!("git claim log {id}")).exit(Exit::Conflict)
+    }
+
+    fn is_held_elsewhere(&self, shown: &ClaimReply) -> Refusal {
+        let message = format!("{} is claimed by you in another session", self.issue);
+        let next = way_to_own(&self.worktree, shown);
+        Refusal::new(Reason::HeldInOtherSession, message, next).exit(Exit::Conflict)
+    }
+
     /// Whether both records are complete and say the same, wherever the
     /// worktree may be.
     pub fn both_sides_are_sound(&self) -> bool {
@@ -175,38 +220,33 @@ impl Survey {
             Some(State::Live | State::Expired) => {
                 let next = match claim.same_principal {
                     true => self.recover(),
-                    false => format!("git claim start {id}"),
+                    false => self.start(),
                 };
                 let message = format!("the claim on {id} has run out");
                 return Err(Refusal::new(Reason::Expired, message, next));
             }
             Some(State::Free) | None => {
                 let message = format!("nobody holds {id} any more");
-                let next = format!("git claim start {id}");
-                return Err(Refusal::new(Reason::Released, message, next));
+                return Err(Refusal::new(Reason::Released, message, self.start()));
             }
         }
         let holder = escape(claim.holder.as_deref().unwrap_or_default());
         if !claim.same_principal {
-            let message = format!("{id} is claimed by {holder}");
-            let next = format!("git claim log {id}");
-            return Err(Refusal::new(Reason::Held, message, next).exit(Exit::Conflict));
+            return Err(self.is_held_by_another(claim));
         }
         let session = copy.work_lease.task_session_id.as_str();
         if !claim.mine && claim.session.as_deref() != Some(session) {
-            let message = format!("{id} is claimed by you in another session");
-            return Err(
-                Refusal::new(Reason::HeldInOtherSession, message, self.inspect())
-                    .exit(Exit::Conflict),
-            );
+            return Err(self.is_held_elsewhere(shown));
         }
         if self.session.as_ref() != Some(&copy.work_lease.task_session_id) {
             let message = "this worktree's session is not the one that the record names";
-            return Err(Refusal::new(
-                Reason::SessionMismatch,
-                message,
-                self.inspect(),
-            ));
+            let next = match self.is_given_session {
+                // Who is somebody else here by the caller's own word.
+                true => format!("git claim check --session {}", quote(session)),
+                false if claim.mine => self.recover(),
+                false => self.start(),
+            };
+            return Err(Refusal::new(Reason::SessionMismatch, message, next));
         }
         let conflict = self
             .verified
@@ -230,7 +270,7 @@ impl Survey {
                 reason,
                 format!("this worktree's record and the server's differ in {what}"),
                 match reason {
-                    Reason::ClaimantMismatch | Reason::ProfileMismatch => self.inspect(),
+                    Reason::ClaimantMismatch | Reason::ProfileMismatch => self.start(),
                     _ => self.recover(),
                 },
             ))
@@ -249,8 +289,7 @@ impl Survey {
         if place(copy) != place(record) || copy.issue_number != self.issue {
             let message = "this worktree's record and the server's differ in the repository, \
                            issue, branch or worktree";
-            let next = format!("git claim start {}", self.issue);
-            return Err(Refusal::new(Reason::BindingMismatch, message, next));
+            return Err(Refusal::new(Reason::BindingMismatch, message, self.start()));
         }
         if mine.claimant.username != theirs.claimant.username {
             return differs(Reason::ClaimantMismatch, "the claimant");
@@ -309,14 +348,15 @@ impl Survey {
                     "this worktree is not where the record says, {}",
                     escape(&copy.worktree_path)
                 ),
-                format!("git claim start {}", self.issue),
+                self.start(),
             ));
         }
         Ok(())
     }
 
-    fn inspect(&self) -> String {
-        format!("git claim inspect {}", self.issue)
+    /// Takes what is free, and writes the record of what is one's own anew.
+    fn start(&self) -> String {
+        format!("git claim start {}", self.issue)
     }
 
     /// The recovery of this record, as it is to be typed.
@@ -324,9 +364,88 @@ impl Survey {
         let tip = self.branch().and_then(|branch| self.worktree.tip(&branch));
         match tip {
             Some(tip) => format!("git claim recover {} --expected-head {tip}", self.issue),
-            None => self.inspect(),
+            None => self.start(),
         }
     }
+}
+
+/// The command that helps where one's own claim lives in another session. It
+/// ends only what nobody can go on with.
+pub fn way_to_own(present: &Repository, shown: &ClaimReply) -> String {
+    let (id, claim) = (&shown.issue, &shown.claim);
+    let worktrees = present.worktrees().unwrap_or_default();
+    let there = worktrees
+        .iter()
+        .filter(|worktree| !worktree.is_gone)
+        .find(|worktree| has_session(&worktree.path, claim))
+        .map(|worktree| worktree.path.to_string_lossy());
+    let recorded = claim.worktree.as_deref().map(Path::new);
+    let is_here = claim.machine.as_deref() == Some(&session::machine_name());
+    match (there, recorded.filter(|_| is_here)) {
+        (Some(path), _) => {
+            let command = match claim.branch {
+                Some(_) => "inspect",
+                None => "start",
+            };
+            format!("git -C {} claim {command} {id}", quote(&path))
+        }
+        (None, Some(path)) if is_used(path, shown) => {
+            let path = path.to_string_lossy();
+            format!("git -C {} claim inspect {id}", quote(&path))
+        }
+        (None, Some(path)) => {
+            let branch = claim.branch.as_ref().and_then(|name| name.parse().ok());
+            match branch.and_then(|branch| present.tip(&branch)) {
+                Some(tip) if !path.exists() => format!(
+                    "git claim recover {id} --expected-head {tip} --worktree {}",
+                    quote(&path.to_string_lossy())
+                ),
+                _ => format!(
+                    "git unclaim {id} --force --reason 'its worktree is gone' --expected-token {}",
+                    claim.token
+                ),
+            }
+        }
+        // It may well live: who knows better can take it over.
+        (None, None) => format!("git claim log {id}"),
+    }
+}
+
+/// Whether a worktree acts as the session that holds a claim.
+fn has_session(worktree: &Path, claim: &Claim) -> bool {
+    Repository::at(worktree)
+        .ok()
+        .and_then(|found| session::known(&found.git_dir).ok().flatten())
+        .is_some_and(|session| Some(session.as_str()) == claim.session.as_deref())
+}
+
+/// Whether what is at the recorded place is the claim's worktree: it has its
+/// session, or a record that names it.
+fn is_used(path: &Path, shown: &ClaimReply) -> bool {
+    let Ok(found) = Repository::at(path) else {
+        return false;
+    };
+    let session = shown.claim.session.as_deref();
+    session.is_some_and(|session| copy::is_named(&found.git_dir, &shown.issue, session))
+        || has_session(path, &shown.claim)
+}
+
+/// Whether the copy in a worktree is the record of this very claim, made there.
+pub fn is_recorded_in(
+    worktree: &Repository,
+    remote: &str,
+    shown: &ClaimReply,
+    held: &Session,
+) -> Result<bool> {
+    let copy = Copies::of(&worktree.git_dir, remote).load(&full(shown)?)?;
+    Ok(match copy.as_ref().map(lock::read) {
+        Some(Reading::Canonical(copy)) => {
+            copy.work_lease.token.get() == shown.claim.token
+                && copy.work_lease.task_session_id == *held
+                && same(Path::new(&copy.worktree_path), &worktree.top)
+        }
+        Some(Reading::Incomplete { .. }) | None => false,
+    })
 }
 
 /// The branch that a record names, however much else of it is missing.
@@ -386,15 +505,32 @@ pub fn bound_worktree(
 ///
 /// # Errors
 /// There is none, or more than one.
-pub fn bound_issue(worktree: &Repository, remote: &str) -> std::result::Result<IssueId, Refusal> {
+pub fn bound_issue(
+    worktree: &Repository,
+    client: &Client,
+) -> std::result::Result<IssueId, Refusal> {
+    only_issue(worktree, client.remote()).map_err(|refusal| refusal.addressed(client.address()))
+}
+
+fn only_issue(worktree: &Repository, remote: &str) -> std::result::Result<IssueId, Refusal> {
     let mut issues = Copies::of(&worktree.git_dir, remote).issues().into_iter();
     match (issues.next(), issues.next()) {
         (Some(only), None) => Ok(only),
-        (None, _) => Err(Refusal::new(
-            Reason::NotBound,
-            "no claim is bound to this worktree",
-            "git claims --mine",
-        )),
+        (None, _) => {
+            // The record may be lost: the branch still says whose it was.
+            let next = match worktree.head() {
+                Head::Branch(name) => name
+                    .strip_prefix("claim/")
+                    .and_then(|id| id.parse::<IssueId>().ok())
+                    .map(|id| format!("git claim inspect {}", quote(id.as_str()))),
+                Head::Detached | Head::Bare => None,
+            };
+            Err(Refusal::new(
+                Reason::NotBound,
+                "no claim is bound to this worktree",
+                next.unwrap_or_else(|| "git claims --mine".to_owned()),
+            ))
+        }
         (Some(one), Some(other)) => Err(Refusal::new(
             Reason::WorktreeBound,
             format!("more than one claim is bound to this worktree: {one}, {other}"),

@@ -40,7 +40,7 @@ pub enum Hook {
 
 pub async fn run(client: &mut Client, output: &mut Output) -> Result<Exit> {
     let worktree = Repository::of(client.git())?;
-    let issue = bound_issue(&worktree, client.remote())?;
+    let issue = bound_issue(&worktree, client)?;
     let survey = Survey::take(client, worktree, issue, output).await?;
     let lock = survey.judge()?;
     say(&survey, &lock, output)?;

@@ -31,13 +31,19 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
     let present = Repository::of(client.git())?;
     let issue = match args.id {
         Some(id) => id,
-        None => bound_issue(&present, client.remote())?,
+        None => bound_issue(&present, client)?,
     };
     let mut survey = Survey::take(client, present.clone(), issue, output).await?;
     if survey.copy.is_none()
         && let Some(bound) = bound_worktree(&present, client.remote(), &survey.issue)?
     {
         survey = Survey::take(client, bound, survey.issue.clone(), output).await?;
+    }
+    if let (None, Err(failure)) = (&survey.copy, &survey.server)
+        && failure.kind == Kind::Exit(Exit::Error)
+    {
+        // There is no such issue, or none to be seen: nothing to show of it.
+        return Err(failure.clone());
     }
     let found = survey.judge().err();
     if output.json() {

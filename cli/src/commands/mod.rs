@@ -100,7 +100,7 @@ fn named(id: Option<IssueId>, client: &Client, command: &str) -> Result<IssueId>
     if let Some(id) = id {
         return Ok(id);
     }
-    bound_issue(&Repository::of(client.git())?, client.remote()).map_err(|refusal| {
+    bound_issue(&Repository::of(client.git())?, client).map_err(|refusal| {
         Failure::error(format!("{}, and no issue was named", refusal.message)).hint(format!(
             "`{command} <id>` names one (a shell takes #43 for a comment: write 43 or '#43'); \
              `git claims --mine` lists yours"

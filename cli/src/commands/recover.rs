@@ -15,7 +15,7 @@ use super::start::{make_worktree, store};
 use crate::answer::Reply;
 use crate::args::issue_id;
 use crate::bound::journal::Journal;
-use crate::bound::quote::quote;
+use crate::bound::quote::{addressed, quote};
 use crate::bound::repository::{Head, Over, Repository, Worktree, same};
 use crate::bound::survey::{self, Survey, bound_worktree, branch_of, full};
 use crate::bound::{binding, push_option};
@@ -62,7 +62,7 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
     let would = client.ask(&would, output).await?;
     let decision: ClaimReply = would.read()?;
     if let Some(refused) = looked.refused(&args, &whoami, &decision) {
-        return Err(refused.into());
+        return Err(refused.addressed(client.address()).into());
     }
     let Some(alone) = alone else {
         return say(&would, &decision, &args, output);
@@ -83,13 +83,15 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
             if !failure.kind.is_not_now() {
                 looked.unmake(&mut journal, output);
             }
-            return Err(failure.hint(format!("next: {}", looked.again(&args))));
+            return Err(failure.hint(format!("next: {}", looked.again(&args, client))));
         }
     };
     let recovered: ClaimReply = reply.read()?;
     if recovered.status != Status::Recovered {
         looked.unmake(&mut journal, output);
-        return Err(Refused::from_server(&recovered).into());
+        return Err(Refused::from_server(&recovered)
+            .addressed(client.address())
+            .into());
     }
     let stored = store(
         &worktree,
@@ -99,7 +101,9 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         &mut journal,
     );
     // The server has done its part, and says so to whoever asks again.
-    stored.map_err(|error| Failure::from(error).hint(format!("next: {}", looked.again(&args))))?;
+    stored.map_err(|error| {
+        Failure::from(error).hint(format!("next: {}", looked.again(&args, client)))
+    })?;
     let survey = Survey::take(client, worktree.clone(), looked.issue.clone(), output).await?;
     let lock = survey.judge()?;
     let option = push_option::of(&lock);
@@ -135,7 +139,9 @@ async fn who_asks(
             .is_err_and(is_refused)
     {
         let next = "git claim whoami".to_owned();
-        return Err(Refused::new(RefusalCode::IdentityUnresolved, issue, next).into());
+        return Err(Refused::new(RefusalCode::IdentityUnresolved, issue, next)
+            .addressed(client.address())
+            .into());
     }
     Err(failure)
 }
@@ -419,11 +425,16 @@ impl Looked {
         }
     }
 
-    fn again(&self, args: &Args) -> String {
-        format!(
+    fn again(&self, args: &Args, client: &Client) -> String {
+        let line = format!(
             "git claim recover {} --expected-head {}",
             self.issue, args.expected_head
-        )
+        );
+        let place = args
+            .worktree
+            .as_ref()
+            .map(|path| format!(" --worktree {}", quote(&path.to_string_lossy())));
+        addressed(&(line + &place.unwrap_or_default()), client.address())
     }
 }
 
@@ -509,6 +520,14 @@ impl Refused {
             code,
             issue: issue.to_string(),
             next,
+        }
+    }
+
+    /// The same with a next command that asks the same server.
+    fn addressed(self, address: &str) -> Refused {
+        Refused {
+            next: addressed(&self.next, address),
+            ..self
         }
     }
 

@@ -1,13 +1,13 @@
 //! `git claim start`: claim an issue for one branch in one worktree.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
 use git_claim_api::exit::Exit;
-use git_claim_api::ids::{Branch, IssueId, RequestId, Session, Token, Ttl};
+use git_claim_api::ids::{Branch, IssueId, RequestId, Session, Text, Token, Ttl};
 use git_claim_api::lock::Lock;
 use git_claim_api::reply::{ClaimReply, Reason as Conflict, State, Status, WhoamiReply};
-use git_claim_api::verb::{Request, Take};
+use git_claim_api::verb::{Eviction, Request, Take};
 use serde_json::json;
 
 use crate::args::{issue_id, ttl};
@@ -19,7 +19,7 @@ use crate::bound::refusal::{Reason, Refusal};
 use crate::bound::repository::{Over, Repository};
 use crate::bound::survey::{self, Survey, full};
 use crate::bound::{binding, push_option};
-use crate::client::Client;
+use crate::client::{self, Client};
 use crate::error::{Failure, Result};
 use crate::hex::random;
 use crate::interrupt;
@@ -79,7 +79,8 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         Some(refusal) => refusal,
         None => Refusal::from_failure(failure, Reason::Refused, work.again()),
     };
-    Err(work.undo(refusal, client, output).await.into())
+    let refusal = work.undo(refusal, client, output).await;
+    Err(refusal.addressed(client.address()).into())
 }
 
 /// How far the server was asked to give the claim.
@@ -97,6 +98,15 @@ enum Asked {
     },
 }
 
+/// One's own claim in another session, which moves into the worktree's.
+#[derive(Debug, Clone)]
+struct Moved {
+    from: Session,
+    token: Token,
+    ttl: Option<Ttl>,
+    note: Option<Text>,
+}
+
 /// One call: what it is to do, and what it has made so far.
 struct Work {
     args: Args,
@@ -105,6 +115,7 @@ struct Work {
     session: Option<Session>,
     asked: Asked,
     issue: Option<IssueId>,
+    moved: Option<Moved>,
     refusal: Option<Refusal>,
 }
 
@@ -125,6 +136,7 @@ impl Work {
             session: None,
             asked: Asked::Not,
             issue: args.id.clone(),
+            moved: None,
             refusal: None,
             args,
         })
@@ -154,6 +166,10 @@ impl Work {
         self.issue = Some(issue.clone());
         let plan = self.plan(client, &issue, before.as_ref()).await?;
         let session = self.session_for(&plan, client)?;
+        self.moved = self
+            .to_move(before.as_ref(), &plan, client, output)
+            .await
+            .map_err(|failure| self.stopped(failure, Reason::Refused))?;
         let reply = self
             .claim(&issue, &plan, &session, before, client, output)
             .await?;
@@ -264,14 +280,67 @@ impl Work {
             issue,
             bound_to: bound_to.as_ref(),
             patience: client.timeout(),
+            wish: &self.wish(),
         };
-        let wish = Wish {
+        ground.plan().await
+    }
+
+    fn wish(&self) -> Wish {
+        Wish {
+            ttl: self.args.ttl,
             branch: self.args.branch.clone(),
             base: self.args.base.clone(),
             worktree: self.args.worktree.clone(),
             here: self.args.here,
+        }
+    }
+
+    /// One's own live claim that this call may move into the worktree's
+    /// session: a plain one of the worktree where this was typed, or the one
+    /// that the record in the very worktree names, whose session was lost.
+    async fn to_move(
+        &self,
+        before: Option<&ClaimReply>,
+        plan: &Plan,
+        client: &mut Client,
+        output: &mut Output,
+    ) -> Result<Option<Moved>> {
+        let Some(shown) = before.filter(|shown| shown.state == Some(State::Live)) else {
+            return Ok(None);
         };
-        ground.plan(&wish).await
+        let claim = &shown.claim;
+        let held = claim.session.as_deref().and_then(|held| held.parse().ok());
+        let (Some(from), Ok(token), true) = (held, Token::new(claim.token), claim.same_principal)
+        else {
+            return Ok(None);
+        };
+        let is_plain_here =
+            claim.branch.is_none() && client.known_session()?.as_ref() == Some(&from);
+        let is_the_worktrees = client.given_session().is_none()
+            && claim.machine.as_deref() == Some(&session::machine_name())
+            && match &plan.target {
+                Target::Reuse(worktree) => {
+                    survey::is_recorded_in(worktree, client.remote(), shown, &from)?
+                }
+                Target::Make(_) => false,
+            };
+        if self.session.as_ref() == Some(&from) || !(is_plain_here || is_the_worktrees) {
+            return Ok(None);
+        }
+        // With another key it is for a take-over with a reason of the caller's.
+        let verify = Request::Verify {
+            repo: client.repo()?,
+            issue: full(shown)?,
+            token,
+            session: Some(from.clone()),
+        };
+        let verified = survey::ask(client, &verify, output).await?;
+        Ok((verified.status == Status::Valid).then(|| Moved {
+            from,
+            token,
+            ttl: claim.ttl.and_then(|seconds| Ttl::new(seconds).ok()),
+            note: claim.note.as_ref().and_then(|note| note.parse().ok()),
+        }))
     }
 
     /// The session that the claim is taken with: the one that was given, else
@@ -301,12 +370,21 @@ impl Work {
         client: &mut Client,
         output: &mut Output,
     ) -> std::result::Result<ClaimReply, Refusal> {
+        let moved = self.moved.as_ref();
         let made: Result<Request> = (|| {
             Ok(Request::Acquire {
                 repo: client.repo()?,
                 issue: issue.clone(),
                 take: Take {
-                    ttl: self.args.ttl,
+                    ttl: self.args.ttl.or(moved.and_then(|moved| moved.ttl)),
+                    note: moved.and_then(|moved| moved.note.clone()),
+                    take_over: match moved {
+                        Some(moved) => Some(Eviction {
+                            reason: reason("start in", plan.target.path())?,
+                            expected_token: Some(moved.token),
+                        }),
+                        None => None,
+                    },
                     session: Some(session.clone()),
                     binding: Some(binding(client, &plan.branch, plan.target.path())?),
                     request: Some(self.request_id()?),
@@ -333,7 +411,7 @@ impl Work {
         };
         // Whatever the answer says of the tenure, a request that is answered
         // twice has begun what was not there before.
-        let was_mine = before.is_some_and(|shown| {
+        let was_mine = before.as_ref().is_some_and(|shown| {
             shown.state == Some(State::Live)
                 && shown.claim.same_principal
                 && shown.claim.session.as_deref() == self.session.as_ref().map(Session::as_str)
@@ -382,14 +460,16 @@ impl Work {
         if held_before.is_none() {
             self.asked = Asked::Not;
         }
-        let id = &claim.issue;
         let (reason, next) = match claim.reason {
-            Some(Conflict::OtherSession) => (
-                Reason::HeldInOtherSession,
-                format!("git claim inspect {id}"),
-            ),
             Some(Conflict::OtherKey) => (Reason::OtherKey, "git claim whoami".to_owned()),
-            _ => (Reason::Held, "git claim start --next".to_owned()),
+            _ if claim.claim.same_principal => {
+                let shown = before.as_ref().unwrap_or(&claim);
+                (
+                    Reason::HeldInOtherSession,
+                    survey::way_to_own(&self.repository, shown),
+                )
+            }
+            _ => (Reason::Held, self.wish().command(None)),
         };
         let told = people::conflict(&claim, people::Doing::Claim);
         Err(Refusal::new(reason, told.message, next).exit(Exit::Conflict))
@@ -481,10 +561,7 @@ impl Work {
 
     /// The same once more.
     fn again(&self) -> String {
-        match &self.issue {
-            Some(issue) => format!("git claim start {issue}"),
-            None => "git claim start --next".to_owned(),
-        }
+        self.wish().command(self.issue.as_ref())
     }
 
     /// Unmakes what this call made, and gives back what it took.
@@ -504,7 +581,7 @@ impl Work {
                 refusal.message, failure.message
             );
             if let (Some(session), Some(issue)) = (session, &self.issue) {
-                refusal.next = format!("git claim start {issue} --session {session}");
+                refusal.next = format!("{} --session {session}", self.wish().command(Some(issue)));
             }
         }
         refusal
@@ -530,17 +607,60 @@ impl Work {
         let Some(issue) = self.issue.clone() else {
             return Ok(());
         };
-        let request = Request::Release {
-            repo: client.repo()?,
-            issue,
-            session: self.session.clone(),
-            token: Token::new(token).ok(),
-            force: None,
-        };
         client.hang_up();
-        client.ask(&request, output).await?;
-        Ok(())
+        match self.moved.take() {
+            Some(moved) => self.move_back(issue, moved, token, client, output).await,
+            None => {
+                let request = Request::Release {
+                    repo: client.repo()?,
+                    issue,
+                    session: self.session.clone(),
+                    token: Token::new(token).ok(),
+                    force: None,
+                };
+                client.ask(&request, output).await?;
+                Ok(())
+            }
+        }
     }
+
+    /// The claim was held before: it goes back to the session that had it.
+    async fn move_back(
+        &self,
+        issue: IssueId,
+        moved: Moved,
+        token: u64,
+        client: &mut Client,
+        output: &mut Output,
+    ) -> Result<()> {
+        let request = Request::Acquire {
+            repo: client.repo()?,
+            issue: issue.clone(),
+            take: Take {
+                ttl: moved.ttl,
+                note: moved.note,
+                session: Some(moved.from),
+                request: Some(client::request_id()?),
+                take_over: Some(Eviction {
+                    reason: reason("start failed in", &self.repository.top)?,
+                    expected_token: Token::new(token).ok(),
+                }),
+                ..Take::default()
+            },
+        };
+        let back = survey::ask(client, &request, output).await?;
+        if back.status != Status::Acquired {
+            return Err(Failure::error("it could not be put back"));
+        }
+        Ok(client.tokens().put(&issue, back.claim.token)?)
+    }
+}
+
+/// Why a claim moves, for its history.
+fn reason(what: &str, path: &Path) -> Result<Text> {
+    format!("{what} {}", path.to_string_lossy())
+        .parse()
+        .map_err(|why| Failure::error(format!("the worktree's path cannot be recorded: {why}")))
 }
 
 /// A worktree of `branch` at `path`, with the session that its claim was taken
