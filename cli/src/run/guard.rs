@@ -2,6 +2,7 @@
 //! lives, and hears from it how the command ended.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IoSlice, Write as _};
@@ -85,9 +86,18 @@ impl Orders {
 #[derive(Debug)]
 pub struct Guard {
     watchdog: Child,
+    reports: Reports,
+    family: Family,
+}
+
+/// What the watchdog says.
+#[derive(Debug)]
+struct Reports {
     socket: tokio::net::UnixStream,
     lines: Lines,
-    family: Family,
+    /// What came with what was heard last: a command that ends at once is
+    /// started and over in one piece.
+    heard: VecDeque<Report>,
 }
 
 impl Guard {
@@ -113,15 +123,14 @@ impl Guard {
         };
         let mut guard = Guard {
             watchdog,
-            socket: tokio::net::UnixStream::from_std(socket).map_err(unwatched)?,
-            lines: Lines::default(),
+            reports: Reports::from(socket).map_err(unwatched)?,
             family: Family::new(ancestor, ancestor, OsStr::new(&mark)),
         };
         orders.tell(&Order::Start {
             lease,
             freeze: work.freeze,
         });
-        match guard.report().await {
+        match guard.reports.next().await {
             Some(Report::Started(command)) => {
                 guard.family = Family::new(ancestor, command, OsStr::new(&mark));
                 Ok((guard, orders))
@@ -144,7 +153,7 @@ impl Guard {
         loop {
             tokio::select! {
                 biased;
-                report = self.report() => match report {
+                report = self.reports.next() => match report {
                     Some(Report::Ended(ended)) => {
                         let _ = self.watchdog.wait();
                         return Some(ended);
@@ -160,26 +169,6 @@ impl Guard {
         None
     }
 
-    /// What the watchdog says next; `None`: it has ended. Can be given up and
-    /// called again.
-    async fn report(&mut self) -> Option<Report> {
-        let mut bytes = [0; 4_096];
-        loop {
-            self.socket.readable().await.ok()?;
-            match self.socket.try_read(&mut bytes) {
-                Ok(0) => return None,
-                // It says one thing at a time, and nothing behind the last.
-                Ok(length) => {
-                    if let Some(report) = self.lines.add(&bytes[..length]).pop() {
-                        return Some(report);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return None,
-            }
-        }
-    }
-
     /// What the watchdog would do, done without it.
     async fn end_everything(&mut self) {
         while !self.family.members().is_empty() {
@@ -188,6 +177,35 @@ impl Guard {
         }
         let _ = self.watchdog.kill();
         let _ = self.watchdog.wait();
+    }
+}
+
+impl Reports {
+    /// `socket` does not block.
+    fn from(socket: UnixStream) -> io::Result<Reports> {
+        Ok(Reports {
+            socket: tokio::net::UnixStream::from_std(socket)?,
+            lines: Lines::default(),
+            heard: VecDeque::new(),
+        })
+    }
+
+    /// The next one; `None`: the watchdog has ended. Can be given up and
+    /// called again.
+    async fn next(&mut self) -> Option<Report> {
+        let mut bytes = [0; 4_096];
+        loop {
+            if let Some(report) = self.heard.pop_front() {
+                return Some(report);
+            }
+            self.socket.readable().await.ok()?;
+            match self.socket.try_read(&mut bytes) {
+                Ok(0) => return None,
+                Ok(length) => self.heard.extend(self.lines.add(&bytes[..length])),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return None,
+            }
+        }
     }
 }
 
@@ -236,4 +254,37 @@ fn unwatched(error: io::Error) -> Failure {
     Failure::error(format!(
         "the command cannot be watched, so it is not run: {error}"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_that_come_in_one_piece_are_all_heard() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let ended = Ended {
+            code: 0,
+            made_to: false,
+        };
+        let said = [Report::NotStarted(None), Report::Ended(ended)];
+        let heard = runtime.block_on(async {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            let bytes: Vec<u8> = said.iter().flat_map(line).collect();
+            theirs.write_all(&bytes).unwrap();
+            drop(theirs);
+            let mut reports = Reports::from(ours).unwrap();
+            [
+                reports.next().await,
+                reports.next().await,
+                reports.next().await,
+            ]
+        });
+        let [first, second] = said;
+        assert_eq!(heard, [Some(first), Some(second), None]);
+    }
 }
