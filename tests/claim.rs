@@ -1,6 +1,8 @@
 //! What a person types, what they read, and what becomes of it: each command
 //! over the real sshd.
 
+use std::fs;
+
 use predicates::prelude::*;
 use serde_json::json;
 use snapbox::{assert_data_eq, str};
@@ -461,4 +463,78 @@ fn quiet_says_nothing_but_errors() {
         (String::new(), String::new())
     );
     assert!(refused(&bob, "git claim ae1c -q", 4).starts_with("error: "));
+}
+
+/// The token's file is a convenience: what the server has answered stands.
+#[test]
+fn a_token_that_cannot_be_kept_or_removed_is_a_warning() {
+    let forge = Forge::new();
+    let alice = forge.client("alice");
+    let claims = alice.dir().join(".git/claims");
+    fs::write(&claims, "").unwrap();
+    for (line, said) in [
+        ("git claim ae1c --ttl 1h", "claimed ae1c051b"),
+        ("git claim renew ae1c", "renewed ae1c051b"),
+        ("git unclaim ae1c", "released ae1c051b"),
+        ("git claim --next --ttl 1h", "claimed "),
+    ] {
+        let assert = alice.run(line).code(0);
+        assert!(stdout(&assert).starts_with(said), "{}", stdout(&assert));
+        let warned = stderr(&assert);
+        assert!(warned.starts_with("warning: "), "{line}: {warned}");
+    }
+    let reply = alice.json("git claim 766d", 0);
+    assert_eq!(reply["status"], "acquired");
+    fs::remove_file(&claims).unwrap();
+    alice.ok("git claim ae1c");
+    let token = claims.join(format!("origin/{}.token", issue::CRASH));
+    fs::remove_file(&token).unwrap();
+    fs::create_dir(&token).unwrap();
+    let assert = alice.run("git unclaim ae1c").code(0);
+    assert!(stdout(&assert).starts_with("released ae1c051b"));
+    assert!(stderr(&assert).contains("cannot be removed"));
+    assert_eq!(stderr(&assert).lines().count(), 1, "{}", stderr(&assert));
+}
+
+/// Where a session has to be made first, nobody is asked before it is stored.
+#[test]
+fn a_session_that_cannot_be_stored_fails_before_asking() {
+    let forge = Forge::new();
+    let alice = forge.client("alice");
+    fs::create_dir(alice.dir().join(".git/claim-session")).unwrap();
+    refused(&alice, "git claim ae1c", 1);
+    assert!(forge.ledger().dump().is_empty());
+}
+
+/// A server that answers for another issue, or grants what cannot be had.
+#[test]
+fn a_reply_that_makes_no_sense_is_no_claim() {
+    let forge = Forge::new();
+    let alice = forge.client("alice");
+    let reply = alice.json("git claim ae1c --ttl 1h", 0);
+    for (key, value) in [
+        ("issue", json!(issue::RETITLED)),
+        ("mine", json!(false)),
+        ("expires_at", json!("2001-01-01T00:00:00Z")),
+        ("token", json!(0)),
+        ("session", json!("another")),
+    ] {
+        let mut reply = reply.clone();
+        reply[key] = value;
+        let lie = alice.person().home().join("lie");
+        fs::write(&lie, format!("{reply}\n")).unwrap();
+        alice
+            .person()
+            .make_program("liar", &format!("cat {}", lie.display()));
+        for line in ["git claim ae1c", "git claim run ae1c -- true"] {
+            let mut words = line.split(' ');
+            let mut command = alice.command(words.next().unwrap());
+            command.args(words).env("GIT_SSH_COMMAND", "liar");
+            let assert = command.assert().stdout("");
+            let code = assert.get_output().status.code();
+            assert!(matches!(code, Some(6 | 106)), "{key} {line}: {assert}");
+            let said = stderr(&assert);
+            assert!(said.contains("makes no sense: "), "{key} {line}: {said}");
+        }
+    }
 }

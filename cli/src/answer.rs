@@ -40,7 +40,7 @@ impl Reply {
     /// A reply that cannot be what was asked for: nothing may be believed of it.
     pub fn nonsense(&self, why: &str) -> Failure {
         Failure::not_now(format!(
-            "the server's reply is not understood: {}",
+            "the server's reply makes no sense: {}",
             escape(why)
         ))
         .hint(

@@ -16,6 +16,7 @@ use crate::git::Git;
 use crate::hex::random;
 use crate::output::Output;
 use crate::remote;
+use crate::sense;
 use crate::session;
 use crate::settings::{self, Settings};
 use crate::token::Tokens;
@@ -180,7 +181,9 @@ impl Client {
         ));
         let answer = self.transport.ask(&command, within, output).await?;
         output.server_words(&answer.stderr);
-        answer::read(&answer, self.transport.host())
+        let reply = answer::read(&answer, self.transport.host())?;
+        sense::check(request, &reply)?;
+        Ok(reply)
     }
 
     /// Asks for a claim. Where the connection ends before the answer, it asks

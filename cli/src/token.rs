@@ -70,7 +70,7 @@ impl Tokens {
         };
         let path = self.path(&issue);
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error) if !is_absence(error.kind()) => {
                 Err(error).with_context(|| format!("{} cannot be removed", path.display()))
             }
             _ => Ok(()),
@@ -122,6 +122,11 @@ fn about(reply: &Reply, kinds: &[Status]) -> Option<(IssueId, ClaimReply)> {
     let claim: ClaimReply = reply.read().ok()?;
     let issue = claim.issue.parse().ok()?;
     kinds.contains(&claim.status).then_some((issue, claim))
+}
+
+/// Whether there is nothing, or cannot be anything.
+fn is_absence(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 fn read(path: &Path) -> Option<Token> {

@@ -10,9 +10,9 @@ use git_claim_api::verb::{Request, Take};
 
 use super::{answer, eviction};
 use crate::args::{issue_id, ttl};
-use crate::bound::keep;
 use crate::client::{Client, request_id};
 use crate::error::Result;
+use crate::noted;
 use crate::output::{Output, people};
 use crate::wait;
 
@@ -81,9 +81,8 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         }
     };
     let reply = taken.reply;
-    client.tokens().keep(&reply)?;
     if reply.exit == Exit::Done {
-        keep::go_on(client, &reply, output)?;
+        noted::held(client, &reply, output);
     }
     answer(
         &reply,

@@ -8,9 +8,9 @@ use git_claim_api::verb::Request;
 
 use super::{answer, named, own_token};
 use crate::args::{issue_id, ttl};
-use crate::bound::keep;
 use crate::client::Client;
 use crate::error::Result;
+use crate::noted;
 use crate::output::{Output, people};
 
 /// Set the end of your claim anew, counted from now
@@ -38,8 +38,9 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         token,
     };
     let reply = client.ask(&request, output).await?;
-    client.tokens().keep(&reply)?;
-    keep::go_on(client, &reply, output)?;
+    if reply.exit == Exit::Done {
+        noted::held(client, &reply, output);
+    }
     answer(
         &reply,
         Status::Renewed,

@@ -11,10 +11,10 @@ use git_claim_api::reply::{ClaimReply, State, Status, Tenure};
 use git_claim_api::verb::{Request, Take};
 
 use crate::args::{issue_id, ttl};
-use crate::bound::keep;
 use crate::client::{Client, Taken, request_id};
 use crate::error::{Failure, Kind, Result};
 use crate::interrupt::{self, Signals};
+use crate::noted;
 use crate::output::Output;
 use crate::output::people::{self, Doing};
 use crate::run::guard::{Guard, Work};
@@ -246,8 +246,7 @@ fn held(taken: &Taken, client: &Client, output: &Output) -> Result<(Claim, Claim
     if reply.status != Status::Acquired {
         return Err(nonsense("its status does not fit its exit code"));
     }
-    client.tokens().keep(&taken.reply)?;
-    keep::go_on(client, &taken.reply, output)?;
+    noted::held(client, &taken.reply, output);
     let ttl = reply.claim.ttl.and_then(|ttl| Ttl::new(ttl).ok());
     let claim = Claim {
         issue: reply
@@ -343,8 +342,8 @@ async fn leave(
             })
         }
         Ok(reply) => {
-            client.tokens().forget(&reply)?;
-            keep::let_go(client, &reply)
+            noted::over(client, &reply, output);
+            Ok(())
         }
         Err(failure) => {
             output.warning(&format!(

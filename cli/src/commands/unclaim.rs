@@ -8,9 +8,9 @@ use git_claim_api::verb::Request;
 
 use super::{answer, eviction, named, own_token};
 use crate::args::issue_id;
-use crate::bound::keep;
 use crate::client::Client;
 use crate::error::Result;
+use crate::noted;
 use crate::output::{Output, people};
 
 #[derive(Debug, clap::Args)]
@@ -52,8 +52,7 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         force,
     };
     let reply = client.ask(&request, output).await?;
-    client.tokens().forget(&reply)?;
-    keep::let_go(client, &reply)?;
+    noted::over(client, &reply, output);
     answer(
         &reply,
         Status::Released,

@@ -136,7 +136,10 @@ async fn take_again(claim: &mut Claim, client: &mut Client, output: &mut Output)
             take,
         };
         let taken = client.take(&request, output).await?;
-        client.tokens().keep(&taken.reply)?;
+        if let Err(error) = client.tokens().keep(&taken.reply) {
+            // The command's terminal is not ours to write on.
+            output.detail(&format!("{error:#}"));
+        }
         Ok((read(&taken.reply, Status::Acquired)?, taken.sent))
     }
     .await;

@@ -1,0 +1,31 @@
+//! What this worktree notes of a server's reply. The reply is what counts: a
+//! note that can't be made or removed is a warning, and changes nothing of what
+//! was answered.
+
+use crate::answer::Reply;
+use crate::bound::keep;
+use crate::client::Client;
+use crate::output::Output;
+
+/// A claim is had, or goes on: its token, and the record if this worktree is
+/// bound to it.
+pub fn held(client: &Client, reply: &Reply, output: &Output) {
+    if let Err(error) = client.tokens().keep(reply) {
+        output.warning(&format!(
+            "{error:#}; the claim is yours all the same, and `git claim log` shows its token"
+        ));
+    }
+    if let Err(failure) = keep::go_on(client, reply, output) {
+        output.warning(&failure.message);
+    }
+}
+
+/// A claim is over, or another's: this worktree forgets it.
+pub fn over(client: &Client, reply: &Reply, output: &Output) {
+    if let Err(error) = client.tokens().forget(reply) {
+        output.warning(&format!("{error:#}; the claim is released all the same"));
+    }
+    if let Err(failure) = keep::let_go(client, reply) {
+        output.warning(&failure.message);
+    }
+}
