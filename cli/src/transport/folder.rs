@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 /// first: what is left for the folder.
 const LONGEST: usize = 60;
 
-/// The first of the possible folders that is ours alone; made if need be.
-/// `None` if there is none.
+/// The first of the possible folders that is ours alone; made if need be, but
+/// in a place that is there: where HOME or TMPDIR leads nowhere, nothing is
+/// made. `None` if there is none.
 pub fn sockets() -> Option<PathBuf> {
     let absolute = |variable: &str| {
         std::env::var_os(variable)
@@ -21,28 +22,29 @@ pub fn sockets() -> Option<PathBuf> {
     let runtime = absolute("XDG_RUNTIME_DIR")
         .filter(|path| is_ours_alone(path))
         .map(|path| path.join("git-claim"));
-    let cache = absolute("HOME").map(|home| home.join(".cache/git-claim"));
+    let cache = || absolute("HOME").and_then(cache_of);
     let user = rustix::process::getuid().as_raw();
-    let temporary = std::env::temp_dir().join(format!("git-claim-{user}"));
-    [runtime, cache, Some(temporary)]
-        .into_iter()
-        .flatten()
-        .find(|path| path.as_os_str().as_bytes().len() <= LONGEST && make(path))
+    let temporary = || Some(std::env::temp_dir().join(format!("git-claim-{user}")));
+    let will_do = |path: &PathBuf| path.as_os_str().as_bytes().len() <= LONGEST && make(path);
+    // One after the other: nothing is made beside the one that will do.
+    runtime
+        .filter(will_do)
+        .or_else(|| cache().filter(will_do))
+        .or_else(|| temporary().filter(will_do))
+}
+
+/// Our folder in the cache of `home`; the cache itself is made if need be.
+fn cache_of(home: PathBuf) -> Option<PathBuf> {
+    let cache = home.join(".cache");
+    let _ = DirBuilder::new().mode(0o700).create(&cache);
+    cache.is_dir().then(|| cache.join("git-claim"))
 }
 
 /// Whether there is such a folder now, ours alone.
 fn make(path: &Path) -> bool {
-    let parent = path.parent().is_none_or(|parent| {
-        parent.is_dir()
-            || DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(parent)
-                .is_ok()
-    });
     // It may be there already; what counts is what is there.
     let _ = DirBuilder::new().mode(0o700).create(path);
-    parent && is_ours_alone(path)
+    is_ours_alone(path)
 }
 
 fn is_ours_alone(path: &Path) -> bool {
@@ -64,7 +66,7 @@ mod tests {
     #[test]
     fn only_a_folder_of_ours_alone_will_do() {
         let dir = TempDir::new().unwrap();
-        let fresh = dir.path().join("a/b");
+        let fresh = dir.path().join("a");
         assert!(make(&fresh));
         assert!(make(&fresh), "again");
         fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)).unwrap();
@@ -76,5 +78,17 @@ mod tests {
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
         assert!(!make(&file));
+    }
+
+    #[test]
+    fn nothing_is_made_where_there_is_nothing() {
+        let dir = TempDir::new().unwrap();
+        let missing = dir.path().join("missing");
+        assert!(!make(&missing.join("git-claim")));
+        assert_eq!(cache_of(missing.clone()), None);
+        assert!(!missing.exists());
+        let cache = cache_of(dir.path().to_owned()).unwrap();
+        assert_eq!(cache, dir.path().join(".cache/git-claim"));
+        assert!(make(&cache) && cache.is_dir());
     }
 }

@@ -7,16 +7,18 @@
 //! longer, and Ctrl-C would leave it behind.
 
 use std::error::Error as _;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read as _, Seek as _};
+use std::io::{ErrorKind, Read as _, Seek as _};
 use std::num::NonZeroU64;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use openssh::Session;
 use sha2::{Digest as _, Sha256};
+use tokio::net::UnixStream;
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -39,6 +41,8 @@ const UNKEPT_SECONDS: NonZeroU64 = NonZeroU64::MIN.saturating_add(9);
 pub struct Mux {
     ssh: Ssh,
     folder: PathBuf,
+    /// What a kept connection is found by, see [`key`].
+    key: String,
     /// Where the connection that is kept is found: a link to its socket.
     link: PathBuf,
     persist: Option<NonZeroU64>,
@@ -80,10 +84,13 @@ enum NotRun {
 impl Mux {
     /// `without`: the variables that belong to the current repository.
     pub fn new(ssh: Ssh, folder: PathBuf, persist: Option<NonZeroU64>, without: &[String]) -> Mux {
-        let link = folder.join(key(&ssh));
+        let home = std::env::var_os("HOME").unwrap_or_default();
+        let key = key(&ssh, &home);
+        let link = folder.join(&key);
         Mux {
             ssh,
             folder,
+            key,
             link,
             persist,
             without: without.to_vec(),
@@ -139,6 +146,7 @@ impl Mux {
                 });
             }
             self.sweep();
+            sweep_all(&self.folder).await;
         }
         if self.any_will_do
             && let Some(socket) = self.socket_of_user().await
@@ -156,7 +164,7 @@ impl Mux {
         Ok(master)
     }
 
-    /// Removes what a master that was killed left behind.
+    /// Removes the socket of a master that does not answer.
     fn sweep(&self) {
         if let Ok(socket) = fs::read_link(&self.link)
             && socket.parent() == Some(&self.folder)
@@ -191,7 +199,7 @@ impl Mux {
             words: format!("ssh cannot be run: {error}"),
             hint: "is OpenSSH installed?".to_owned(),
         };
-        let name = format!("{}.{}", key(&self.ssh), random::<4>().map_err(unusable)?);
+        let name = format!("{}.{}", self.key, random::<4>().map_err(unusable)?);
         let socket = self.folder.join(&name);
         self.to_close.push(socket.clone());
         let mut log = unnamed_file(&self.folder.join(format!("{name}.log"))).map_err(unusable)?;
@@ -295,10 +303,63 @@ impl Mux {
     }
 }
 
-/// What a kept connection is found by: everything that decides where ssh goes
-/// and as whom. Whoever changes the configuration or the agent gets a new
-/// connection.
-fn key(ssh: &Ssh) -> String {
+/// Removes what masters left behind that have ended: links that lead nowhere,
+/// and sockets behind which nobody is. A link whose key has changed since is
+/// found by no call any more.
+async fn sweep_all(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if !entry.file_name().to_str().is_some_and(is_our_name) {
+            continue;
+        }
+        let is_left = match entry.file_type() {
+            Ok(kind) if kind.is_symlink() => !path.exists(),
+            // ssh listens before a socket has its name, so a refusal is an end.
+            // Nobody waits here: a master that is busy is none that has ended.
+            Ok(kind) if kind.is_socket() => UnixStream::connect(&path)
+                .await
+                .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused),
+            _ => false,
+        };
+        if is_left {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+/// The length of a key.
+const KEY_DIGITS: usize = 16;
+
+/// `<key>`, or `<key>.` with the rest of a socket's or a temporary link's name.
+fn is_our_name(name: &str) -> bool {
+    let (key, rest) = name.split_once('.').unwrap_or((name, "x"));
+    key.len() == KEY_DIGITS && key.bytes().all(|b| b.is_ascii_hexdigit()) && is_rest(rest)
+}
+
+fn is_rest(rest: &str) -> bool {
+    let rest = rest.strip_suffix(".link").unwrap_or(rest);
+    !rest.is_empty() && !rest.contains('.')
+}
+
+/// The identities that ssh offers where no other is configured.
+const DEFAULT_IDENTITIES: [&str; 5] = [
+    "id_rsa",
+    "id_ecdsa",
+    "id_ecdsa_sk",
+    "id_ed25519",
+    "id_ed25519_sk",
+];
+
+/// What a kept connection is found by: what decides where ssh goes and as whom,
+/// as far as a few looks can tell. Whoever changes the configuration, an
+/// identity with a default name, or the agent gets a new connection.
+///
+/// Not covered, as finding out would cost more than the connection saves: files
+/// that the configuration includes, and identities and certificates that it
+/// names; which keys the agent has; an account's home that is not HOME; what
+/// the server itself no longer lets in. There the kept connection serves until
+/// it has been idle for `claim.controlPersist`.
+fn key(ssh: &Ssh, home: &OsStr) -> String {
     let mut hash = Sha256::new();
     let mut add = |bytes: &[u8]| {
         hash.update((bytes.len() as u64).to_le_bytes());
@@ -307,21 +368,20 @@ fn key(ssh: &Ssh) -> String {
     add(ssh.host.as_bytes());
     add(&ssh.port.unwrap_or(0).to_le_bytes());
     add(program_on_path().as_os_str().as_encoded_bytes());
-    let home = std::env::var_os("HOME").unwrap_or_default();
     add(home.as_encoded_bytes());
     let agent = std::env::var_os("SSH_AUTH_SOCK").unwrap_or_default();
     add(agent.as_encoded_bytes());
-    for file in [
-        Path::new(&home).join(".ssh/config"),
-        PathBuf::from("/etc/ssh/ssh_config"),
-    ] {
+    let own = Path::new(home).join(".ssh");
+    let identities = DEFAULT_IDENTITIES.map(|name| own.join(name));
+    let configurations = [own.join("config"), PathBuf::from("/etc/ssh/ssh_config")];
+    for file in configurations.iter().chain(&identities) {
         let (time, size) = fs::metadata(file)
             .map(|metadata| (metadata.mtime_nsec() ^ metadata.mtime(), metadata.size()))
             .unwrap_or_default();
         add(&time.to_le_bytes());
         add(&size.to_le_bytes());
     }
-    hex(&hash.finalize()[..8])
+    hex(&hash.finalize()[..KEY_DIGITS / 2])
 }
 
 /// The `ssh` that is run: a wrapper may give it another configuration.
@@ -396,25 +456,88 @@ fn not_run(error: openssh::Error) -> NotRun {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use assert_fs::TempDir;
+
     use super::*;
 
-    #[test]
-    fn each_server_user_and_port_has_its_own_connection() {
-        let ssh = |host: &str, port| Ssh {
+    fn ssh(host: &str, port: Option<u16>) -> Ssh {
+        Ssh {
             host: host.to_owned(),
             port,
             path: "p".to_owned(),
-        };
+        }
+    }
+
+    #[test]
+    fn each_server_user_and_port_has_its_own_connection() {
+        let home = OsStr::new("/nonexistent");
         let keys = [
-            key(&ssh("git@h", None)),
-            key(&ssh("git@h", Some(22))),
-            key(&ssh("ann@h", None)),
-            key(&ssh("h", None)),
+            key(&ssh("git@h", None), home),
+            key(&ssh("git@h", Some(22)), home),
+            key(&ssh("ann@h", None), home),
+            key(&ssh("h", None), home),
         ];
         for (at, one) in keys.iter().enumerate() {
-            assert_eq!(one.len(), 16);
+            assert!(is_our_name(one), "{one}");
             assert!(!keys[at + 1..].contains(one));
         }
-        assert_eq!(keys[0], key(&ssh("git@h", None)));
+        assert_eq!(keys[0], key(&ssh("git@h", None), home));
+    }
+
+    #[test]
+    fn another_configuration_or_identity_is_another_connection() {
+        let home = TempDir::new().unwrap();
+        let own = home.path().join(".ssh");
+        fs::create_dir(&own).unwrap();
+        let key = || key(&ssh("git@h", None), home.path().as_os_str());
+        let mut seen = vec![key()];
+        for name in ["config", "id_ed25519", "id_rsa"] {
+            fs::write(own.join(name), "one").unwrap();
+            seen.push(key());
+            fs::write(own.join(name), "another").unwrap();
+            seen.push(key());
+        }
+        for (at, one) in seen.iter().enumerate() {
+            assert!(!seen[at + 1..].contains(one), "{at}");
+        }
+        assert_eq!(seen.last(), Some(&key()));
+    }
+
+    #[tokio::test]
+    async fn what_ended_masters_left_is_swept_and_nothing_else() {
+        let dir = TempDir::new().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let link = |to: &Path, name: &str| std::os::unix::fs::symlink(to, at(name)).unwrap();
+        let live = at("0123456789abcdef.01234567");
+        let _listener = UnixListener::bind(&live).unwrap();
+        link(&live, "0123456789abcdef");
+        // A socket stays when who listened is gone.
+        let dead = at("fedcba9876543210.01234567");
+        drop(UnixListener::bind(&dead).unwrap());
+        let gone = at("gone");
+        link(&gone, "00000000000000aa");
+        link(&gone, "00000000000000aa.01234567.link");
+        link(&gone, "not-ours");
+        fs::write(at("00000000000000bb"), "").unwrap();
+        // ssh binds a socket under a longer name before it listens there.
+        drop(UnixListener::bind(at("00000000000000cc.01234567.Xy")).unwrap());
+        sweep_all(dir.path()).await;
+        let mut left: Vec<String> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(
+            left,
+            [
+                "00000000000000bb",
+                "00000000000000cc.01234567.Xy",
+                "0123456789abcdef",
+                "0123456789abcdef.01234567",
+                "not-ours",
+            ]
+        );
     }
 }
