@@ -538,3 +538,45 @@ fn a_reply_that_makes_no_sense_is_no_claim() {
         }
     }
 }
+
+/// Where a URL of its own decides, that is what the hint names.
+#[test]
+fn hints_name_what_can_be_done_about_it() {
+    let forge = Forge::new();
+    let alice = forge.client("alice");
+    for id in ["ae1", "99999"] {
+        let said = refused(&alice, &format!("git claim {id}"), 1);
+        assert!(
+            said.contains("hint: ") && said.contains("4 characters"),
+            "{said}"
+        );
+    }
+    alice.ok("git claim ae1c");
+    // An admin is told where the token is that has to be named.
+    let admin = forge.client("carol");
+    let said = refused(&admin, "git claim ae1c --take-over --reason x", 1);
+    assert!(
+        said.contains("--expected-token") && said.contains("`git claim log <id>`"),
+        "{said}"
+    );
+    alice.ok("git config remote.origin.claimUrl forge:acme/none.git");
+    let said = refused(&alice, "git claims", 1);
+    assert!(
+        said.contains("`git config remote.origin.claimUrl` shows"),
+        "{said}"
+    );
+    alice.ok("git config remote.origin.claimUrl forge:");
+    let said = refused(&alice, "git claims", 1);
+    assert!(
+        said.contains("error: the URL in remote.origin.claimUrl"),
+        "{said}"
+    );
+    assert!(
+        said.contains("`git config remote.origin.claimUrl <url>` sets"),
+        "{said}"
+    );
+    alice.ok("git config --unset remote.origin.claimUrl");
+    alice.ok("git config remote.origin.url forge:acme/none.git");
+    let said = refused(&alice, "git claims", 1);
+    assert!(said.contains("`git remote -v` shows"), "{said}");
+}

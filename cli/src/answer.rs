@@ -106,10 +106,6 @@ fn server_error(exit: Exit, message: String, stderr: &str) -> Failure {
     let mut failure = Failure::new(exit, message);
     failure.hint = match hint {
         Some(hint) => Some(escape(hint.trim())),
-        None if failure.message == "repository not found" => Some(
-            "it may not exist, or you may not claim there; `git remote -v` shows where it was looked for"
-                .to_owned(),
-        ),
         None if exit == Exit::NotNow => Some("trying again is safe".to_owned()),
         None => None,
     };

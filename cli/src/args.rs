@@ -334,12 +334,22 @@ fn explained(program: Program, error: clap::Error) -> Why {
     let message = paragraphs.next().unwrap_or_default();
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let message = message.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-    let rest: Vec<String> = paragraphs
+    let (tips, rest): (Vec<String>, Vec<String>) = paragraphs
         .flat_map(str::lines)
         .filter(|line| !line.starts_with("For more information"))
         .map(escape)
-        .collect();
-    let mut failure = Failure::usage(escape(&message));
+        .partition(|line| line.trim_start().starts_with(TIP));
+    let takes_id = rest.iter().any(|line| line.contains("ID"));
+    let mut failure = match one_too_many(&error).filter(|_| takes_id) {
+        Some(word) => one_id(&word),
+        None => Failure::usage(escape(&message)),
+    };
+    if failure.hint.is_none() {
+        failure.hint = tips
+            .first()
+            .and_then(|tip| tip.trim_start().strip_prefix(TIP))
+            .map(str::to_owned);
+    }
     let shell_ate_it = error.kind() == ErrorKind::MissingRequiredArgument
         && program == Program::Claim
         && message.contains("<ID");
@@ -347,6 +357,36 @@ fn explained(program: Program, error: clap::Error) -> Why {
         failure = failure.hint(NUMBER_SIGN);
     }
     Why::Wrong(failure, (!rest.is_empty()).then(|| rest.join("\n")))
+}
+
+/// How clap begins what everything else here calls a hint.
+const TIP: &str = "tip: ";
+
+/// The word behind an id that has no place there.
+fn one_too_many(error: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let kind = match error.kind() {
+        ErrorKind::ArgumentConflict => ContextKind::InvalidSubcommand,
+        ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        _ => return None,
+    };
+    match error.get(kind) {
+        Some(ContextValue::String(word)) if !word.starts_with('-') => Some(word.clone()),
+        _ => None,
+    }
+}
+
+fn one_id(word: &str) -> Failure {
+    let word = escape(word);
+    let is_subcommand = ClaimLine::command().find_subcommand(&word).is_some();
+    let hint = match is_subcommand {
+        true => format!("a subcommand comes before the id: `git claim {word} <id>`"),
+        false => "each issue needs a call of its own".to_owned(),
+    };
+    Failure::usage(format!(
+        "only one issue id is taken, and '{word}' is one word too many"
+    ))
+    .hint(hint)
 }
 
 /// Why an id that was typed may be missing.
@@ -372,6 +412,73 @@ mod tests {
         for program in Program::ALL {
             command(program).debug_assert();
         }
+    }
+
+    #[test]
+    fn usage_errors_have_hints_as_all_errors_have() {
+        for (program, line, message, hint) in [
+            (
+                Program::Claim,
+                "1 2",
+                "one issue id is taken, and '2'",
+                "a call of its own",
+            ),
+            (
+                Program::Claim,
+                "1 2 3",
+                "one issue id is taken, and '2'",
+                "a call of its own",
+            ),
+            (
+                Program::Claim,
+                "1 renew",
+                "and 'renew' is one",
+                "`git claim renew <id>`",
+            ),
+            (
+                Program::Claim,
+                "renew 1 2",
+                "one issue id is taken, and '2'",
+                "a call of its own",
+            ),
+            (
+                Program::Unclaim,
+                "1 2",
+                "one issue id is taken, and '2'",
+                "a call of its own",
+            ),
+            (
+                Program::Claim,
+                "42 --jsn",
+                "unexpected argument '--jsn'",
+                "'--json'",
+            ),
+            (
+                Program::Unclaim,
+                "--forc 1",
+                "unexpected argument '--forc'",
+                "'--force'",
+            ),
+        ] {
+            let words = [program.name()].into_iter().chain(line.split(' '));
+            let words: Vec<OsString> = words.map(OsString::from).collect();
+            let Err(Refused {
+                why: Why::Wrong(failure, usage),
+                ..
+            }) = parse(program, &words)
+            else {
+                panic!("{line}");
+            };
+            assert!(failure.message.contains(message), "{line}: {failure:?}");
+            let said = failure.hint.unwrap();
+            assert!(
+                said.contains(hint) && !said.contains("tip:"),
+                "{line}: {said}"
+            );
+            assert!(!usage.unwrap().contains("tip:"), "{line}");
+        }
+        let nowhere = parsed(Program::Claims, "42");
+        assert_eq!(nowhere.unwrap_err(), 2);
     }
 
     #[test]

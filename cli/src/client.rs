@@ -15,7 +15,7 @@ use crate::error::{Failure, Kind, Result};
 use crate::git::Git;
 use crate::hex::random;
 use crate::output::Output;
-use crate::remote;
+use crate::remote::{self, Source};
 use crate::sense;
 use crate::session;
 use crate::settings::{self, Settings};
@@ -27,6 +27,7 @@ use crate::transport::Transport;
 pub struct Client {
     git: Git,
     remote: String,
+    source: Source,
     /// `--session` or `GIT_CLAIM_SESSION`.
     given_session: Option<Session>,
     /// The options of the command line that say whom to ask, and as whom.
@@ -85,6 +86,7 @@ impl Client {
         let (transport, repo) = Transport::to(&remote, &git, settings)?;
         Ok(Client {
             git,
+            source: remote.source,
             remote: remote.name,
             given_session,
             address,
@@ -181,9 +183,30 @@ impl Client {
         ));
         let answer = self.transport.ask(&command, within, output).await?;
         output.server_words(&answer.stderr);
-        let reply = answer::read(&answer, self.transport.host())?;
+        let reply =
+            answer::read(&answer, self.transport.host()).map_err(|failure| self.hinted(failure))?;
         sense::check(request, &reply)?;
         Ok(reply)
+    }
+
+    /// A refusal of the server's that has no hint, with what one can do here.
+    fn hinted(&self, failure: Failure) -> Failure {
+        if failure.hint.is_some() {
+            return failure;
+        }
+        if failure.message == "repository not found" {
+            let shown_by = self.source.shown_by(&self.remote);
+            return failure.hint(format!(
+                "it may not exist, or you may not claim there; `{shown_by}` shows where it was looked for"
+            ));
+        }
+        if failure.message.starts_with("there is no issue '") {
+            return failure.hint(
+                "a short id is typed in full, of a long one at least its first 4 characters; \
+                 `git claims` lists what is claimed",
+            );
+        }
+        failure
     }
 
     /// Asks for a claim. Where the connection ends before the answer, it asks

@@ -11,6 +11,40 @@ use crate::url::{self, Location};
 pub struct Remote {
     pub name: String,
     pub location: Location,
+    pub source: Source,
+}
+
+/// What says where a remote's claims are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// `remote.<name>.claimUrl`.
+    ClaimUrl,
+    /// The remote's own URL.
+    Remote,
+}
+
+impl Source {
+    /// The command that shows it.
+    pub fn shown_by(self, remote: &str) -> String {
+        match self {
+            Source::ClaimUrl => format!("git config remote.{}.claimUrl", escape(remote)),
+            Source::Remote => "git remote -v".to_owned(),
+        }
+    }
+
+    fn set_by(self, remote: &str) -> String {
+        match self {
+            Source::ClaimUrl => format!("git config remote.{}.claimUrl <url>", escape(remote)),
+            Source::Remote => format!("git remote set-url {} <url>", escape(remote)),
+        }
+    }
+
+    fn called(self, remote: &str) -> String {
+        match self {
+            Source::ClaimUrl => format!("the URL in remote.{}.claimUrl", escape(remote)),
+            Source::Remote => format!("the URL of remote '{}'", escape(remote)),
+        }
+    }
 }
 
 /// The remote to ask: `wanted`, else what the configuration says.
@@ -19,19 +53,24 @@ pub struct Remote {
 /// There is none, or its URL leads nowhere that can be asked.
 pub fn choose(git: &Git, wanted: Option<&str>) -> Result<Remote> {
     let name = name(&git.config, wanted, || git.branch())?;
-    let url = url(git, &name)?;
-    let location = url::parse(&url).map_err(|why| {
+    let (url, source) = url(git, &name)?;
+    let location = locate(&url, source, &name)?;
+    Ok(Remote {
+        name,
+        location,
+        source,
+    })
+}
+
+fn locate(url: &str, source: Source, remote: &str) -> Result<Location> {
+    url::parse(url).map_err(|why| {
         Failure::error(format!(
-            "the URL of remote '{}', {}, cannot be used: {why}",
-            escape(&name),
-            escape(&url)
+            "{}, {}, cannot be used: {why}",
+            source.called(remote),
+            escape(url)
         ))
-        .hint(format!(
-            "`git remote set-url {} <url>` sets another",
-            escape(&name)
-        ))
-    })?;
-    Ok(Remote { name, location })
+        .hint(format!("`{}` sets another", source.set_by(remote)))
+    })
 }
 
 /// The names of the remotes, in the order of the configuration.
@@ -89,11 +128,17 @@ fn name(
 
 /// Where claims of this remote are asked for: its `claimUrl`, else where one
 /// pushes.
-fn url(git: &Git, name: &str) -> Result<String> {
+fn url(git: &Git, name: &str) -> Result<(String, Source)> {
     let config = &git.config;
     if let Some(url) = config.get(&format!("remote.{name}.claimurl")) {
-        return Ok(url.to_owned());
+        return Ok((url.to_owned(), Source::ClaimUrl));
     }
+    Ok((url_of_remote(git, name)?, Source::Remote))
+}
+
+/// Where one pushes.
+fn url_of_remote(git: &Git, name: &str) -> Result<String> {
+    let config = &git.config;
     let rewritten = config
         .subsections("url")
         .any(|(_, key, _)| matches!(key, "insteadof" | "pushinsteadof"));
@@ -184,6 +229,29 @@ mod tests {
         let lines = [ORIGIN, "branch.main.remote=origin"];
         let asked = || -> Option<String> { panic!("asked") };
         assert_eq!(name(&config(&lines), None, asked).unwrap(), "origin");
+    }
+
+    #[test]
+    fn the_hint_names_what_decided() {
+        for (source, said, hint, shown) in [
+            (
+                Source::ClaimUrl,
+                "remote.up.claimUrl, host:, cannot",
+                "`git config remote.up.claimUrl <url>`",
+                "git config remote.up.claimUrl",
+            ),
+            (
+                Source::Remote,
+                "remote 'up', host:, cannot",
+                "`git remote set-url up <url>`",
+                "git remote -v",
+            ),
+        ] {
+            let failure = locate("host:", source, "up").unwrap_err();
+            assert!(failure.message.contains(said), "{failure:?}");
+            assert!(failure.hint.unwrap().contains(hint));
+            assert_eq!(source.shown_by("up"), shown);
+        }
     }
 
     #[test]

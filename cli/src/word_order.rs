@@ -64,7 +64,7 @@ pub fn arrange(definition: &clap::Command, words: &[OsString]) -> Result<Vec<OsS
             "'{word}' is no subcommand of git claim"
         ))
         .hint(format!(
-            "{hint}; an issue that is really called '{word}' is claimed by `git claim -- {word}`"
+            "{hint} (an issue that is really called '{word}' is claimed by `git claim -- {word}`)"
         ))),
     }
 }

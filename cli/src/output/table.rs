@@ -9,17 +9,28 @@ use super::Layout;
 use super::people::short_id;
 use super::time::{left, moment};
 
-/// A column: its heading, and the least it may be cut to; `None`: it is never
-/// cut.
 struct Column {
     heading: &'static str,
+    /// The least it may be cut to; `None`: it is never cut.
     least: Option<usize>,
+    /// The higher, the sooner it is left out where not even the least of all
+    /// fits; 0: never.
+    spare: u8,
+}
+
+impl Column {
+    /// The same, to be left out before those that are less spare.
+    const fn spare(mut self, spare: u8) -> Column {
+        self.spare = spare;
+        self
+    }
 }
 
 const fn whole(heading: &'static str) -> Column {
     Column {
         heading,
         least: None,
+        spare: 0,
     }
 }
 
@@ -27,6 +38,7 @@ const fn cut(heading: &'static str, least: usize) -> Column {
     Column {
         heading,
         least: Some(least),
+        spare: 0,
     }
 }
 
@@ -41,11 +53,11 @@ pub fn claims(list: &ListReply, ended: bool, layout: Layout) -> String {
     let columns = [
         whole(""),
         whole("ISSUE"),
-        cut("TITLE", 10),
-        cut("HOLDER", 8),
-        whole("SINCE"),
-        whole(if ended { "UNTIL / ENDED" } else { "UNTIL" }),
-        cut("NOTE", 8),
+        cut("TITLE", 10).spare(3),
+        cut("HOLDER", 8).spare(1),
+        whole("SINCE").spare(4),
+        whole(if ended { "UNTIL / ENDED" } else { "UNTIL" }).spare(2),
+        cut("NOTE", 8).spare(5),
     ];
     let rows = list.leases.iter().map(|lease| Row {
         cells: vec![
@@ -74,10 +86,10 @@ pub fn history(log: &LogReply, layout: Layout) -> String {
     let columns = [
         whole("ISSUE"),
         whole("TOKEN"),
-        cut("HOLDER", 8),
-        whole("FROM"),
-        cut("ENDED", 16),
-        cut("NOTE", 8),
+        cut("HOLDER", 8).spare(1),
+        whole("FROM").spare(3),
+        cut("ENDED", 16).spare(2),
+        cut("NOTE", 8).spare(4),
     ];
     let rows = log.tenures.iter().map(|tenure| Row {
         cells: vec![
@@ -160,16 +172,17 @@ fn ended_how(ending: &Ending, now: &str) -> String {
 
 fn table(columns: &[Column], rows: &[Row], layout: Layout) -> String {
     // A column with nothing in it is left out.
-    let shown: Vec<usize> = (0..columns.len())
+    let mut shown: Vec<usize> = (0..columns.len())
         .filter(|&at| rows.iter().any(|row| !row.cells[at].is_empty()))
         .collect();
-    let mut widths: Vec<usize> = shown
-        .iter()
-        .map(|&at| {
-            let cells = rows.iter().map(|row| row.cells[at].width());
-            cells.max().unwrap_or(0).max(columns[at].heading.width())
-        })
-        .collect();
+    let wanted = |at: usize| {
+        let cells = rows.iter().map(|row| row.cells[at].width());
+        cells.max().unwrap_or(0).max(columns[at].heading.width())
+    };
+    if let Some(width) = layout.width {
+        leave_out(&mut shown, columns, wanted, width);
+    }
+    let mut widths: Vec<usize> = shown.iter().map(|&at| wanted(at)).collect();
     if let Some(width) = layout.width {
         let least: Vec<Option<usize>> = shown.iter().map(|&at| columns[at].least).collect();
         shrink(&mut widths, &least, width);
@@ -179,7 +192,12 @@ fn table(columns: &[Column], rows: &[Row], layout: Layout) -> String {
             .iter()
             .zip(&widths)
             .map(|(cell, width)| fit(cell, *width));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        let line = cells.collect::<Vec<_>>().join("  ");
+        let line = line.trim_end();
+        match layout.width {
+            Some(width) if line.width() > width => fit(line, width),
+            _ => line.to_owned(),
+        }
     };
     let heading = line(shown.iter().map(|&at| columns[at].heading).collect());
     let mut out = layout.style.heading(&heading) + "\n";
@@ -192,6 +210,27 @@ fn table(columns: &[Column], rows: &[Row], layout: Layout) -> String {
         out.push('\n');
     }
     out
+}
+
+/// Leaves out what can be spared until the least of each column fits.
+fn leave_out(
+    shown: &mut Vec<usize>,
+    columns: &[Column],
+    wanted: impl Fn(usize) -> usize,
+    width: usize,
+) {
+    let least = |at: usize| columns[at].least.unwrap_or(usize::MAX).min(wanted(at));
+    loop {
+        let gaps = 2 * shown.len().saturating_sub(1);
+        let total = shown.iter().map(|&at| least(at)).sum::<usize>() + gaps;
+        let sparest = (0..shown.len())
+            .filter(|&at| columns[shown[at]].spare > 0)
+            .max_by_key(|&at| columns[shown[at]].spare);
+        match sparest {
+            Some(at) if total > width => shown.remove(at),
+            _ => return,
+        };
+    }
 }
 
 /// Takes from the widest column that may be cut until all fit, or none may be
@@ -306,6 +345,41 @@ mod tests {
             shown(&list(&[&long]), None).contains(&long),
             "a pipe gets it all"
         );
+    }
+
+    #[test]
+    fn what_can_be_spared_is_left_out_of_a_narrow_terminal() {
+        let mut list = list(&["Crash on empty input"]);
+        list.leases[0].claim.note = Some("looking into it".into());
+        list.leases[0].issue = "ae1c051b-e411-4fe3-9f28-157f2d8dccc0".into();
+        for (width, there, gone) in [
+            (
+                60,
+                &["TITLE", "HOLDER", "SINCE", "UNTIL", "NOTE"][..],
+                &[][..],
+            ),
+            (48, &["TITLE", "HOLDER", "SINCE", "UNTIL"], &["NOTE"]),
+            (44, &["TITLE", "HOLDER", "UNTIL"], &["SINCE", "NOTE"]),
+            (30, &["HOLDER", "UNTIL"], &["TITLE", "SINCE", "NOTE"]),
+            (20, &["HOLDER"], &["TITLE", "SINCE", "UNTIL", "NOTE"]),
+            (12, &["ISSUE"], &["HOLDER"]),
+            (5, &[], &["HOLDER"]),
+            (1, &[], &[]),
+        ] {
+            let text = shown(&list, Some(width));
+            for line in text.lines() {
+                assert!(line.width() <= width, "{width}: {line}");
+            }
+            let heading = text.lines().next().unwrap();
+            assert!(
+                there.iter().all(|name| heading.contains(name)),
+                "{width}: {text}"
+            );
+            assert!(
+                !gone.iter().any(|name| heading.contains(name)),
+                "{width}: {text}"
+            );
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub enum Refusal {
     #[error("ending {holder}'s claim needs admin access to this repository")]
     NeedsAdmin { holder: String },
     #[error(
-        "ending {holder}'s claim needs --expected-token, the token of exactly the tenure that is meant"
+        "ending {holder}'s claim needs --expected-token, the token of exactly the tenure that is meant; `git claim log <id>` shows it"
     )]
     NeedsExpectedToken { holder: String },
     #[error("this claim is bound to branch '{branch}' already")]
