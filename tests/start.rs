@@ -10,7 +10,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
 use crate::support::bound::{
-    branch, copy, copy_file, fetched, git_dir, sibling, started, take_push_options, tip, tree,
+    branch, commit, copy, copy_file, fetched, git_dir, sibling, started, take_push_options, tip,
+    tree,
 };
 use crate::support::client::Client;
 use crate::support::forge::{Forge, git};
@@ -214,6 +215,43 @@ fn the_first_free_issue_is_started_with_next() {
             .len(),
         1
     );
+}
+
+/// A worker that comes back to an issue must not be stuck on what it left there.
+#[test]
+fn next_goes_on_in_the_worktree_of_an_earlier_tenure() {
+    let forge = Forge::new();
+    take_push_options(&forge);
+    let main = fetched(&forge, "alice");
+    let first = main.json("git claim start --next --ttl 1h", 0);
+    let bound = main.at(first["worktree"].as_str().unwrap());
+    let work = commit(&bound, "work");
+    forge.ledger().rewind(3_700);
+    for token in [2, 3] {
+        let again = main.json("git claim start --next --ttl 1h", 0);
+        assert_eq!(again["worktree"], first["worktree"]);
+        assert_eq!(
+            (&again["token"], tip(&bound, "HEAD")),
+            (&token.into(), work.clone())
+        );
+        bound.ok("git claim check");
+        bound
+            .git(["push", "-q", "origin", "HEAD"])
+            .assert()
+            .success();
+        bound.ok("git unclaim");
+    }
+    // Where the rest fails, the worktree has its session back.
+    let session = fs::read(git_dir(&bound).join("claim-session")).unwrap();
+    let copies = git_dir(&bound).join("claims");
+    fs::remove_dir_all(&copies).unwrap();
+    fs::write(&copies, "").unwrap();
+    main.run("git claim start --next").code(1);
+    assert_eq!(
+        fs::read(git_dir(&bound).join("claim-session")).unwrap(),
+        session
+    );
+    is_free(&main);
 }
 
 #[test]

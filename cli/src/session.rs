@@ -170,6 +170,15 @@ pub fn adopt(git_dir: &Path, session: &Session) -> Result<()> {
     }
 }
 
+/// Gives a worktree another session in place of its own.
+///
+/// # Errors
+/// Its git directory cannot be read or written.
+pub fn replace(git_dir: &Path, session: &Session) -> Result<()> {
+    remove(&file(git_dir))?;
+    adopt(git_dir, session)
+}
+
 /// The file that holds a worktree's session.
 pub fn file(git_dir: &Path) -> PathBuf {
     git_dir.join(FILE)

@@ -487,7 +487,12 @@ impl Work {
             self.journal.branch(&plan.branch, at);
         }
         match &plan.target {
-            Target::Reuse(worktree) => Ok(worktree.clone()),
+            Target::Reuse(worktree) => {
+                if self.args.next {
+                    self.hand_over(worktree, session)?;
+                }
+                Ok(worktree.clone())
+            }
             Target::Make(path) => {
                 let made = make_worktree(
                     &self.repository,
@@ -537,6 +542,21 @@ impl Work {
             .map_err(anyhow::Error::from)
             .and_then(|()| session::own(&worktree.git_dir))
             .map_err(|error| self.failed(Reason::RecordNotStored, error))
+    }
+
+    /// A worktree that is there from an earlier tenure goes on with the session
+    /// that `--next` has claimed its issue with.
+    fn hand_over(
+        &mut self,
+        worktree: &Repository,
+        session: &Session,
+    ) -> std::result::Result<(), Refusal> {
+        let handed_over = self
+            .journal
+            .file(&session::file(&worktree.git_dir))
+            .map_err(anyhow::Error::from)
+            .and_then(|()| session::replace(&worktree.git_dir, session));
+        handed_over.map_err(|error| self.failed(Reason::RecordNotStored, error))
     }
 
     fn fresh_session(&self) -> std::result::Result<Session, Refusal> {
