@@ -345,11 +345,19 @@ impl Admitted<'_> {
     /// # Errors
     /// None that can be read.
     pub fn tracker(&self) -> Result<Tracker<'_>, TrackerError> {
+        self.tracker_until(self.call.deadline)
+    }
+
+    /// The same for answers that are of use until `deadline` alone.
+    ///
+    /// # Errors
+    /// None that can be read.
+    pub fn tracker_until(&self, deadline: Instant) -> Result<Tracker<'_>, TrackerError> {
         Tracker::of(
             self.call.server.host,
             &self.repo,
             self.repository.as_ref(),
-            self.call.deadline,
+            deadline,
         )
     }
 

@@ -644,3 +644,65 @@ fn next_takes_from_many_that_are_held() {
     let said = repo.ask("next app.git --session s --request r");
     assert_eq!(said.json()["issue"], "z-50");
 }
+
+#[test]
+fn a_list_tells_what_next_would_hand_out_to_those_who_ask() {
+    let repo = Repo::new();
+    repo.beads(&[
+        json!({ "id": "z-late", "title": "Later", "priority": 3 }),
+        json!({ "id": "z-b", "priority": 1 }),
+        json!({ "id": "z-a", "title": "Now", "priority": 1 }),
+        json!({ "id": "z-held", "priority": 0 }),
+        json!({ "id": "z-done", "status": "closed", "priority": 0 }),
+    ]);
+    repo.ask("acquire app.git z-held --session s");
+    let list = |words: &str| {
+        let said = repo
+            .forge
+            .ask("guest", &format!("list app.git {words}"))
+            .json();
+        said["ready"].clone()
+    };
+    assert_eq!(list(""), Value::Null);
+    let first = json!({ "issue": "z-a", "title": "Now" });
+    let all = json!([
+        first,
+        { "issue": "z-b" },
+        { "issue": "z-late", "title": "Later" },
+    ]);
+    assert_eq!(list("--ready"), all);
+    // What others hold is not ready, whatever is listed.
+    assert_eq!(list("--ready --holder guest"), all);
+    assert_eq!(list("--ready --limit 1"), json!([first]));
+    assert_eq!(repo.order(), ["z-a", "z-b", "z-late"]);
+    assert_eq!(list("--ready"), json!([]));
+
+    repo.beads(
+        &(0..300)
+            .map(|n| json!({ "id": format!("z-{n:03}") }))
+            .collect::<Vec<_>>(),
+    );
+    let some = list("--ready");
+    let some = some.as_array().unwrap();
+    assert_eq!(
+        (some.len(), some[199]["issue"].clone()),
+        (200, json!("z-199"))
+    );
+}
+
+#[test]
+fn a_list_does_not_wait_long_for_what_is_ready() {
+    let repo = Repo::new();
+    let ready = || {
+        let said = repo.ask("list app.git --ready");
+        assert_eq!((said.exit, said.json()["leases"].clone()), (0, json!([])));
+        said.json().get("ready").cloned()
+    };
+    assert_eq!(ready(), None, "no tracker, no order");
+    repo.script("echo '{\"id\":\"42\"}'");
+    assert_eq!(ready(), Some(json!([{ "issue": "42" }])));
+    repo.script("exec sleep 1000");
+    assert_eq!(ready(), None);
+    repo.script("echo nonsense");
+    assert_eq!(ready(), None);
+}

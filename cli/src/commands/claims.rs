@@ -42,6 +42,7 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         ended: args.ended,
         limit: None,
         after: None,
+        ready: false,
         session: client.known_session()?,
     };
     let reply = client.ask(&request, output).await?;

@@ -304,6 +304,7 @@ mod tests {
             repo: "r.git".into(),
             now: NOW.into(),
             more: false,
+            ready: None,
         }
     }
 

@@ -303,6 +303,20 @@ pub struct ListReply {
     pub now: String,
     /// Whether `--limit` cut the list; go on with `--after` the last issue.
     pub more: bool,
+    /// With `--ready`: the first open issues that nobody holds, in the order in
+    /// which one should take them. Absent where the tracker knows no order, or
+    /// is not quick enough to be asked beside a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<Vec<ReadyIssue>>,
+}
+
+/// An open issue that nobody holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadyIssue {
+    /// The full id.
+    pub issue: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
 }
 
 /// One tenure in the history.

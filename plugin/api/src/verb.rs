@@ -109,6 +109,8 @@ pub enum Request {
         ended: bool,
         limit: Option<u32>,
         after: Option<IssueId>,
+        /// The open issues that nobody holds too, as far as they are quickly had.
+        ready: bool,
         /// Whose `mine` is meant in the reply; any session if `None`.
         session: Option<Session>,
     },
@@ -275,6 +277,7 @@ const SHAPES: [Shape; 15] = [
             ("--ended", false),
             ("--limit", true),
             ("--after", true),
+            ("--ready", false),
             ("--session", true),
         ],
     },
@@ -574,6 +577,7 @@ impl Request {
                 ended: s.flag("--ended"),
                 limit: s.limit()?,
                 after: s.value("--after")?,
+                ready: s.flag("--ready"),
                 session: s.value("--session")?,
             },
             "show" => Request::Show {
@@ -676,6 +680,7 @@ impl Request {
                 ended,
                 limit,
                 after,
+                ready,
                 session,
             } => {
                 line.word(repo.as_str());
@@ -684,6 +689,7 @@ impl Request {
                 line.flag("--ended", *ended);
                 line.value("--limit", limit.as_ref());
                 line.value("--after", after.as_ref());
+                line.flag("--ready", *ready);
                 line.value("--session", session.as_ref());
             }
             Request::Show {
@@ -885,7 +891,7 @@ collab-lease renew acme/app.git 42 --ttl 300 --session s --token 7
 collab-lease renew acme/app.git 42
 collab-lease release '/srv/my repo.git' 42 --session s --token 7
 collab-lease release r.git 42 --force --reason gone --expected-token 7
-collab-lease list r.git --holder ann%20b --mine --ended --limit 5 --after a1b2 --session s
+collab-lease list r.git --holder ann%20b --mine --ended --limit 5 --after a1b2 --ready --session s
 collab-lease show r.git 42
 collab-lease log r.git
 collab-lease log r.git 42 --limit 3

@@ -1,16 +1,17 @@
-//! `list`: the live claims, the oldest tenure first; or those that have ended.
+//! `list`: the live claims, the oldest tenure first, or those that have ended;
+//! and, where that is asked for, what is there to be claimed.
 
 use std::time::{Duration, Instant};
 
 use git_claim_api::access::Access;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Session, Text};
-use git_claim_api::reply::{Lease, ListReply};
+use git_claim_api::reply::{Lease, ListReply, ReadyIssue};
 
 use crate::ledger::Filter;
 use crate::server::{Admitted, Answer, Failure};
 use crate::tracker::TrackerError;
-use crate::verbs::look_at;
+use crate::verbs::{held, look_at};
 use crate::view::Viewer;
 
 /// Which claims, and how many.
@@ -21,6 +22,7 @@ pub struct Wanted {
     pub ended: bool,
     pub limit: Option<u32>,
     pub after: Option<IssueId>,
+    pub ready: bool,
 }
 
 pub fn run(
@@ -97,6 +99,10 @@ pub fn run(
         repo: admitted.repo.clone(),
         now: viewer(false).time(),
         more,
+        ready: match wanted.ready {
+            true => ready(admitted, limit)?,
+            false => None,
+        },
     };
     Answer::new(Exit::Done, &reply)
 }
@@ -128,6 +134,44 @@ fn mark_closed(admitted: &Admitted<'_>, leases: &mut [Lease]) {
         }
         if Instant::now() > end {
             return warn(TrackerError::Late(tracker.name()));
+        }
+    }
+}
+
+/// How many open issues a list has at most.
+const MOST_READY: usize = 200;
+
+/// The first open issues that nobody holds, in the tracker's order. `None`: it
+/// has none, or can't say in so short a time.
+fn ready(admitted: &Admitted<'_>, limit: usize) -> Result<Option<Vec<ReadyIssue>>, Failure> {
+    let held = held(admitted)?;
+    let end = admitted
+        .call
+        .deadline
+        .min(Instant::now() + TRACKER_PATIENCE);
+    let mut free = Vec::new();
+    let mut look = || {
+        let tracker = admitted.tracker_until(end)?;
+        for issue in tracker.ready()? {
+            let issue = issue?;
+            if !held.contains(&issue.id) {
+                free.push(ReadyIssue {
+                    issue: issue.id.to_string(),
+                    title: issue.title,
+                });
+            }
+            if free.len() == limit.min(MOST_READY) || Instant::now() > end {
+                break;
+            }
+        }
+        Ok(())
+    };
+    match look() {
+        Ok(()) => Ok(Some(free)),
+        Err(TrackerError::NoOrder(_) | TrackerError::Late(_)) => Ok(None),
+        Err(error) => {
+            admitted.call.warn(&error.to_string());
+            Ok(None)
         }
     }
 }

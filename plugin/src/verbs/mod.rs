@@ -14,6 +14,8 @@ mod show;
 mod verify;
 mod whoami;
 
+use std::collections::HashSet;
+
 use git_claim_api::access::Access;
 use git_claim_api::duration::short;
 use git_claim_api::exit::Exit;
@@ -22,7 +24,7 @@ use git_claim_api::reply::{ClaimReply, Status};
 use git_claim_api::verb::{Binding, Eviction, Request};
 
 use crate::claim::{Bound, Caller, Claim, Decision, Minted, Now, Refusal, Situation};
-use crate::ledger::{LedgerError, Transaction, Verdict, View};
+use crate::ledger::{Filter, LedgerError, Transaction, Verdict, View};
 use crate::server::{Admitted, Answer, Call, Failure};
 use crate::view::Viewer;
 
@@ -60,6 +62,7 @@ pub fn run(call: &Call<'_>, request: Request) -> Result<Answer, Failure> {
             ended,
             limit,
             after,
+            ready,
             session,
         } => {
             let admitted = call.admit(&repo, Access::Read)?;
@@ -69,6 +72,7 @@ pub fn run(call: &Call<'_>, request: Request) -> Result<Answer, Failure> {
                 ended,
                 limit,
                 after,
+                ready,
             };
             list::run(&admitted, wanted, session.as_ref())
         }
@@ -258,6 +262,18 @@ pub fn look_at(admitted: &Admitted<'_>, issue: &IssueId) -> Result<Claim, Failur
         Ok(())
     })?;
     Ok(claim)
+}
+
+/// The issues that somebody holds now.
+fn held(admitted: &Admitted<'_>) -> Result<HashSet<IssueId>, Failure> {
+    let call = admitted.call;
+    let mut held = HashSet::new();
+    call.ledger().read(&mut |view| {
+        let live = view.live(&admitted.repo, &Filter::default(), call.time())?;
+        held = live.into_iter().map(|(issue, _)| issue).collect();
+        Ok(())
+    })?;
+    Ok(held)
 }
 
 /// The full id of an issue that has a row in the ledger, from what was typed.

@@ -1,7 +1,5 @@
 //! `next`: take the first open issue that nobody holds, in the tracker's order.
 
-use std::collections::HashSet;
-
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::IssueId;
 use git_claim_api::reply::{ClaimReply, Status, Tenure};
@@ -9,11 +7,11 @@ use git_claim_api::verb::Take;
 use serde_json::json;
 
 use crate::claim::{self, Acquire, Caller, Claim, Decision, Now};
-use crate::ledger::{Filter, Verdict};
+use crate::ledger::Verdict;
 use crate::random;
 use crate::server::{Admitted, Answer, Failure, Ttls};
 use crate::tracker::Issue;
-use crate::verbs::{acquire, situation, within};
+use crate::verbs::{acquire, held, situation, within};
 use crate::view::Viewer;
 
 /// How many issues a first change of the ledger chooses from, and how often
@@ -51,12 +49,7 @@ pub fn run(admitted: &Admitted<'_>, take: &Take) -> Result<Answer, Failure> {
     let call = admitted.call;
     // Most of what is first in order is held already. What the ledger says of
     // it may be over by now; the change below looks again.
-    let mut held = HashSet::new();
-    call.ledger().read(&mut |view| {
-        let live = view.live(&admitted.repo, &Filter::default(), call.time())?;
-        held = live.into_iter().map(|(issue, _)| issue).collect();
-        Ok(())
-    })?;
+    let held = held(admitted)?;
     let mut ready = tracker
         .ready()?
         .filter(|issue| !issue.as_ref().is_ok_and(|issue| held.contains(&issue.id)));
