@@ -23,7 +23,7 @@ _git__claims() {
 
     case "${cmd}" in
         git__claims)
-            opts="-r -q -v -h -V --mine --holder --ended --watch --remote --session --json --quiet --verbose --help --version"
+            opts="-z -r -q -v -h -V --mine --holder --ended --watch --remote --session --json --quiet --verbose --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

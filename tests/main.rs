@@ -24,6 +24,8 @@ mod exit_codes;
 #[cfg(test)]
 mod fence;
 #[cfg(test)]
+mod habits;
+#[cfg(test)]
 mod hook;
 #[cfg(test)]
 mod hosts;
@@ -37,6 +39,8 @@ mod killed;
 mod ledger_file;
 #[cfg(test)]
 mod local;
+#[cfg(test)]
+mod messages;
 #[cfg(test)]
 mod page;
 #[cfg(test)]

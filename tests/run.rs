@@ -2,28 +2,18 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::support::client::{Client, stderr, stdout};
+use crate::support::eventually;
 use crate::support::forge::{Forge, children};
-
-/// Waits for what must happen; how soon is not the test's business.
-fn eventually(what: &str, happened: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !happened() {
-        assert!(
-            began.elapsed() < Duration::from_secs(60),
-            "{what} did not happen"
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
+use crate::support::terminal::Terminal;
 
 /// `git claim run …` with words that are no test's to split. The process is
 /// the wrapper itself.
@@ -597,63 +587,6 @@ fn resume_goes_on_where_nobody_had_it_since() {
         let (code, _, err) = finish(child);
         assert_eq!(code, Some(0), "{err}");
         assert!(holders(&bob).is_empty());
-    }
-}
-
-/// An interactive shell on a terminal of its own.
-struct Terminal {
-    child: Child,
-    screen: std::sync::Arc<std::sync::Mutex<String>>,
-}
-
-impl Terminal {
-    fn new(client: &Client) -> Terminal {
-        let mut child = client
-            .person()
-            .std_command("script", client.dir())
-            .args(["-qec", "bash --norc --noprofile -i", "/dev/null"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdout = child.stdout.take().unwrap();
-        let screen = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
-        let writer = std::sync::Arc::clone(&screen);
-        std::thread::spawn(move || {
-            let mut bytes = [0; 4_096];
-            while let Ok(length @ 1..) = stdout.read(&mut bytes) {
-                let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
-                writer.lock().unwrap().push_str(&text);
-            }
-        });
-        Terminal { child, screen }
-    }
-
-    fn types(&mut self, keys: &str) {
-        let stdin = self.child.stdin.as_mut().unwrap();
-        stdin.write_all(keys.as_bytes()).unwrap();
-        stdin.flush().unwrap();
-    }
-
-    /// Waits until `text` stands at the beginning of a line, and takes what is
-    /// above away.
-    fn shows(&self, text: &str) {
-        let line = format!("\n{text}");
-        eventually(text, || {
-            let mut screen = self.screen.lock().unwrap();
-            let Some(at) = screen.find(&line) else {
-                return false;
-            };
-            screen.drain(..at + line.len());
-            true
-        });
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

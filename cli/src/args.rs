@@ -15,6 +15,7 @@ use crate::commands::{
     start, unclaim, whoami,
 };
 use crate::error::Failure;
+use crate::negation::with_negations;
 use crate::output::json;
 use crate::word_order;
 
@@ -248,7 +249,7 @@ impl Refused {
 
 /// Reads a command line, the program's name first.
 pub fn parse(program: Program, words: &[OsString]) -> Result<Invocation, Refused> {
-    let mut definition = command(program);
+    let mut definition = with_negations(command(program));
     let arranged = match program {
         Program::Claim => word_order::arrange(&definition, words),
         Program::Claims | Program::Unclaim => Ok(words.to_vec()),
@@ -340,9 +341,11 @@ fn explained(program: Program, error: clap::Error) -> Why {
         .map(escape)
         .partition(|line| line.trim_start().starts_with(TIP));
     let takes_id = rest.iter().any(|line| line.contains("ID"));
-    let mut failure = match one_too_many(&error).filter(|_| takes_id) {
-        Some(word) => one_id(&word),
-        None => Failure::usage(escape(&message)),
+    let mut failure = match one_too_many(&error) {
+        Some(word) if takes_id => one_id(&word),
+        Some(_) if program == Program::Claims => Failure::usage(escape(&message))
+            .hint("`git claim log <id>` shows who holds an issue, and who did"),
+        _ => Failure::usage(wrong_value(&error).unwrap_or_else(|| escape(&message))),
     };
     if failure.hint.is_none() {
         failure.hint = tips
@@ -357,6 +360,23 @@ fn explained(program: Program, error: clap::Error) -> Why {
         failure = failure.hint(NUMBER_SIGN);
     }
     Why::Wrong(failure, (!rest.is_empty()).then(|| rest.join("\n")))
+}
+
+/// Why a value was refused: in our words, which name it, behind the option's
+/// name.
+fn wrong_value(error: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    if error.kind() != ErrorKind::ValueValidation {
+        return None;
+    }
+    let why = escape(&std::error::Error::source(error)?.to_string());
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    Some(match argument.split_once(' ') {
+        Some((option, _)) => format!("{option}: {why}"),
+        None => why,
+    })
 }
 
 /// How clap begins what everything else here calls a hint.

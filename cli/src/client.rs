@@ -206,6 +206,9 @@ impl Client {
                  `git claims` lists what is claimed",
             );
         }
+        if failure.message.starts_with("issue ") && failure.message.ends_with(" is closed") {
+            return failure.hint("`git claim --next` takes the first open issue");
+        }
         failure
     }
 

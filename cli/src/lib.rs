@@ -17,6 +17,7 @@ mod error;
 mod git;
 mod hex;
 mod interrupt;
+mod negation;
 mod noted;
 mod output;
 mod pause;

@@ -39,6 +39,20 @@ impl Ledger {
         }
     }
 
+    /// Makes the claim on `issue` one of `count` like it, on `issue-2` and so on.
+    pub fn repeat(&self, issue: &str, count: u32) {
+        let connection = self.connection();
+        let named = columns(&connection, "leases").into_iter();
+        let others: Vec<String> = named.filter(|name| name != "issue_id").collect();
+        let others = others.join(", ");
+        let sql = format!(
+            "WITH RECURSIVE numbers(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?2)
+             INSERT INTO leases (issue_id, {others})
+             SELECT 'issue-' || n, {others} FROM leases, numbers WHERE issue_id = ?1"
+        );
+        connection.execute(&sql, (issue, count)).unwrap();
+    }
+
     /// Every claim and every past tenure, as text to compare.
     pub fn dump(&self) -> Vec<String> {
         if !self.file.exists() {

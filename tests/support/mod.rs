@@ -6,6 +6,21 @@ pub mod client;
 pub mod forge;
 pub mod ledger;
 pub mod programs;
+pub mod terminal;
+
+use std::time::{Duration, Instant};
+
+/// Waits for what must happen; how soon is not the test's business.
+pub fn eventually(what: &str, happened: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !happened() {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "{what} did not happen"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
 
 /// The six issues of `cases/git-issue.bundle`.
 pub mod issue {

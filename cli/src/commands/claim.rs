@@ -64,7 +64,12 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         session: Some(client.session()?),
         note: args.note,
         request: Some(request_id()?),
-        take_over: eviction(args.take_over, args.reason, args.expected_token),
+        take_over: eviction(
+            "--take-over",
+            args.take_over,
+            args.reason,
+            args.expected_token,
+        )?,
         ..Take::default()
     };
     let took_over = take.take_over.is_some();

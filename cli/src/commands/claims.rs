@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::answer::Reply;
 use crate::client::Client;
 use crate::error::Result;
-use crate::output::{Output, table};
+use crate::output::{Output, records, table};
 use crate::wait;
 
 #[derive(Debug, clap::Args)]
@@ -28,6 +28,13 @@ pub struct Args {
     /// Those that have ended too, with how they did
     #[arg(long)]
     pub ended: bool,
+
+    /// For scripts: one record a claim, ended by NUL
+    ///
+    /// Its fields are parted by TAB: the full id, holder, token, since when,
+    /// until when, how it ended, title and note. Empty: there is none.
+    #[arg(short = 'z', conflicts_with_all = ["json", "watch"])]
+    pub nul: bool,
 
     /// Show them anew whenever they change, until Ctrl-C
     #[arg(long)]
@@ -47,7 +54,7 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
     };
     let reply = client.ask(&request, output).await?;
     if !args.watch {
-        show(&reply, &args, output)?;
+        show(&reply, &args, client, output)?;
         return Ok(reply.exit);
     }
     tokio::select! {
@@ -57,16 +64,19 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
     }
 }
 
-fn show(reply: &Reply, args: &Args, output: &mut Output) -> Result<()> {
+fn show(reply: &Reply, args: &Args, client: &Client, output: &mut Output) -> Result<()> {
     let list: ListReply = reply.read()?;
     if output.json() {
         return output.reply(&reply.line);
     }
-    if list.leases.is_empty() {
+    if args.nul {
+        output.text(&records::claims(&list))?;
+    } else if list.leases.is_empty() {
         output.remark(&table::nothing(&list, args.mine, args.ended));
-        return Ok(());
+    } else {
+        let table = table::claims(&list, args.ended, output.layout());
+        output.long_text(&table, client.git())?;
     }
-    output.text(&table::claims(&list, args.ended, output.layout()))?;
     if list.more {
         output.remark("there are more; `git claims --mine` and `--holder` narrow it down");
     }

@@ -34,7 +34,8 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
     } else if log.tenures.is_empty() {
         output.remark(&table::no_history(&log));
     } else {
-        output.text(&table::history(&log, output.layout()))?;
+        let table = table::history(&log, output.layout());
+        output.long_text(&table, client.git())?;
         if log.more {
             output.remark("there is more than the server sends at once");
         }

@@ -108,14 +108,24 @@ fn named(id: Option<IssueId>, client: &Client, command: &str) -> Result<IssueId>
     })
 }
 
-/// A take-over or force, if it was asked for; clap has checked that a reason
-/// goes with it.
-fn eviction(wanted: bool, reason: Option<Text>, expected_token: Option<Token>) -> Option<Eviction> {
-    let reason = reason.filter(|_| wanted)?;
-    Some(Eviction {
-        reason,
-        expected_token,
-    })
+/// A take-over or force, if `option` asked for it.
+///
+/// # Errors
+/// `--no-reason` took the reason back.
+fn eviction(
+    option: &str,
+    wanted: bool,
+    reason: Option<Text>,
+    expected_token: Option<Token>,
+) -> Result<Option<Eviction>> {
+    match reason {
+        _ if !wanted => Ok(None),
+        None => Err(Failure::usage(format!("{option} needs --reason <text>"))),
+        Some(reason) => Ok(Some(Eviction {
+            reason,
+            expected_token,
+        })),
+    }
 }
 
 /// The token of this session's claim on `issue`: the one that was kept, else

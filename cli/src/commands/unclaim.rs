@@ -37,7 +37,7 @@ pub struct Args {
 
 pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result<Exit> {
     let issue = named(args.id, client, "git unclaim")?;
-    let force = eviction(args.force, args.reason, args.expected_token);
+    let force = eviction("--force", args.force, args.reason, args.expected_token)?;
     // By force it is another session's tenure that ends: the token kept here
     // says nothing about it.
     let token = match force {

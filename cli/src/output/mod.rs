@@ -1,7 +1,9 @@
 //! What the user sees: replies on stdout, everything else on stderr.
 
 pub mod json;
+mod pager;
 pub mod people;
+pub mod records;
 mod style;
 pub mod table;
 pub mod time;
@@ -12,7 +14,7 @@ use git_claim_api::text::{escape, json_line};
 
 use crate::args::Global;
 use crate::error::{Failure, Result};
-use crate::git::Config;
+use crate::git::{Config, Git};
 use style::Style;
 
 /// Where and how a call's output goes.
@@ -41,7 +43,7 @@ impl Output {
             json: global.json,
             quiet: global.quiet,
             verbose: global.verbose,
-            stdout: Style::of(io::stdout().is_terminal(), None),
+            stdout: Style::of(is_seen(), None),
             stderr: Style::of(io::stderr().is_terminal(), None),
             progress: None,
         }
@@ -50,7 +52,7 @@ impl Output {
     /// Obeys the user's `color.ui`.
     pub fn configure(&mut self, config: &Config) {
         let setting = config.get("color.ui");
-        self.stdout = Style::of(io::stdout().is_terminal(), setting);
+        self.stdout = Style::of(is_seen(), setting);
         self.stderr = Style::of(io::stderr().is_terminal(), setting);
     }
 
@@ -89,6 +91,16 @@ impl Output {
     /// What was asked to be shown.
     pub fn text(&self, text: &str) -> Result<()> {
         write(text)
+    }
+
+    /// The same, through the user's pager where it is longer than the terminal.
+    pub fn long_text(&self, text: &str, git: &Git) -> Result<()> {
+        let is_long = terminal_height().is_some_and(|height| text.lines().count() >= height);
+        match is_long.then(|| pager::of(git)).flatten() {
+            // A pager that can't be had hides nothing.
+            Some(pager) if pager::show(&pager, text).is_ok() => Ok(()),
+            _ => write(text),
+        }
     }
 
     /// A word beside the reply, on stderr.
@@ -204,18 +216,32 @@ fn eprint(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// The columns of the terminal that stdout is, or that COLUMNS says.
+/// Whether a person sees what goes to stdout: on a terminal, or in the pager
+/// that git has started for this call.
+fn is_seen() -> bool {
+    let pager = std::env::var(pager::IN_USE);
+    io::stdout().is_terminal() || pager.is_ok_and(|value| value == "true" || value == "1")
+}
+
+/// The columns of the terminal, or what COLUMNS says, as git says it to what
+/// runs below its pager.
 fn terminal_width() -> Option<usize> {
-    let stdout = io::stdout();
-    if !stdout.is_terminal() {
-        return None;
-    }
-    let said = std::env::var("COLUMNS")
-        .ok()
-        .and_then(|columns| columns.parse().ok());
-    let asked = || {
-        let size = rustix::termios::tcgetwinsize(&stdout).ok()?;
-        (size.ws_col > 0).then_some(usize::from(size.ws_col))
-    };
-    Some(said.or_else(asked).unwrap_or(80))
+    is_seen().then(|| said("COLUMNS").or_else(|| Some(size()?.0)).unwrap_or(80))
+}
+
+/// The lines of the terminal that stdout is, or what LINES says.
+fn terminal_height() -> Option<usize> {
+    let is_terminal = io::stdout().is_terminal();
+    is_terminal.then(|| said("LINES").or_else(|| Some(size()?.1)).unwrap_or(24))
+}
+
+fn said(variable: &str) -> Option<usize> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Columns and lines of the terminal that stdout is.
+fn size() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    let known = size.ws_col > 0 && size.ws_row > 0;
+    known.then(|| (size.ws_col.into(), size.ws_row.into()))
 }

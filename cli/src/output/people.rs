@@ -148,7 +148,10 @@ pub fn conflict(reply: &ClaimReply, doing: Doing) -> Failure {
         (Some(Reason::TakenOver), holder) => {
             let message = format!("your claim on {id} was taken over{}", by_whom(reply));
             failure(message).hint(match holder {
-                Some(holder) => held_hint(reply, &format!("{holder} has it {}", until(reply))),
+                Some(holder) => format!(
+                    "{holder} has it {}; `git claim --next` takes another",
+                    until(reply)
+                ),
                 None => again(&id),
             })
         }
@@ -198,10 +201,11 @@ pub fn conflict(reply: &ClaimReply, doing: Doing) -> Failure {
         (Some(Reason::Expired), None) => {
             failure(format!("your claim on {id} has run out")).hint(again(&id))
         }
-        (Some(Reason::Released), None) => {
-            failure(format!("your claim on {id} was released{}", by_whom(reply))).hint(again(&id))
+        (Some(Reason::Released), None) if reply.claim.token > 0 => {
+            failure(format!("the claim on {id} was released{}", by_whom(reply))).hint(again(&id))
         }
-        (_, None) => failure(format!("you do not hold {id}; nobody does")).hint(again(&id)),
+        (_, None) => failure(format!("you do not hold {id}; nobody does"))
+            .hint(format!("`git claim {id}` takes it")),
     }
 }
 
@@ -380,7 +384,7 @@ mod tests {
                 Some("bob"),
                 "you do not hold a1b2c3d4: bob has it",
             ),
-            (Reason::Released, None, "was released"),
+            (Reason::Released, None, "the claim on a1b2c3d4 was released"),
             (Reason::TakenOver, None, "was taken over"),
             (Reason::TakenOver, Some("bob"), "was taken over"),
             (
