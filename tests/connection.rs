@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fs;
+use std::io::Read;
 use std::net::TcpListener;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -110,6 +111,33 @@ fn several_commands_share_one_login() {
     );
 }
 
+/// sshd has MaxSessions 10: what is full is replaced, not tried by each call.
+#[test]
+fn a_full_connection_makes_room_for_another() {
+    let forge = Forge::new();
+    forge.client("alice").ok("git claim ae1c051");
+    let bob = forge.client("bob");
+    bob.ok("git claims");
+    let logins = forge.logins();
+    let mut waiters: Vec<Child> = (0..10)
+        .map(|_| start(&forge.client("bob"), &["claim", "ae1c051", "--wait"]))
+        .collect();
+    for waiter in &mut waiters {
+        // It says for whom it waits, over a session that stays open.
+        let mut byte = [0];
+        let stderr = waiter.stderr.as_mut().unwrap();
+        assert_eq!(stderr.read(&mut byte).unwrap(), 1);
+    }
+    assert_eq!(forge.logins(), logins);
+    for _ in 0..3 {
+        bob.ok("git claims");
+        assert_eq!(forge.logins(), logins + 1);
+    }
+    for waiter in waiters {
+        interrupt(waiter);
+    }
+}
+
 #[test]
 fn a_connection_of_ones_own_is_used_first() {
     let forge = Forge::new();
@@ -140,6 +168,9 @@ fn control_persist_no_leaves_nothing() {
     alice.ok("git claim ae1c051");
     alice.ok("git claims");
     assert_eq!(forge.logins(), 2);
+    // One that stays open meanwhile.
+    alice.ok("git claim run ae1c051 -- true");
+    assert_eq!(forge.logins(), 3);
     nothing_is_left(alice.person());
 }
 

@@ -38,6 +38,8 @@ mod killed;
 #[cfg(test)]
 mod ledger_file;
 #[cfg(test)]
+mod line;
+#[cfg(test)]
 mod local;
 #[cfg(test)]
 mod messages;

@@ -126,6 +126,30 @@ fn with_switch(client: &Client) -> PathBuf {
     down
 }
 
+/// The process of ours that watches the command of a run.
+fn watchdog(child: &Child) -> Pid {
+    let is_ours = |pid: &u32| {
+        let words = fs::read_to_string(format!("/proc/{pid}/cmdline"));
+        words.is_ok_and(|words| words.contains("--watchdog"))
+    };
+    let found: Vec<u32> = children(child.id()).into_iter().filter(is_ours).collect();
+    assert_eq!(found.len(), 1);
+    pid(found[0])
+}
+
+/// Takes the server away from a run: what has been connected is sent `signal`,
+/// and nothing connects any more.
+fn take_away(down: &Path, child: &Child, signal: Signal) {
+    fs::write(down, "").unwrap();
+    let is_ssh = |pid: &u32| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name == "ssh\n")
+    };
+    let connected: Vec<u32> = children(child.id()).into_iter().filter(is_ssh).collect();
+    assert_eq!(connected.len(), 1, "one connection for all requests");
+    kill_process(pid(connected[0]), signal).unwrap();
+}
+
 fn holders(client: &Client) -> Vec<String> {
     let list = client.json("git claims", 0);
     let leases = list["leases"].as_array().unwrap().clone();
@@ -402,7 +426,7 @@ fn a_server_that_is_away_for_less_than_the_claim_is_no_matter() {
     let child = start(&alice, &["ae1c051", "-t", "8s", "--", "sh", "-c", script]);
     traces.pid("command");
     let renewed = || alice.json("git claims", 0)["leases"][0]["heartbeat_at"].clone();
-    fs::write(&down, "").unwrap();
+    take_away(&down, &child, Signal::KILL);
     std::thread::sleep(Duration::from_secs(4));
     fs::remove_file(&down).unwrap();
     let before = renewed();
@@ -426,7 +450,7 @@ fn a_server_that_is_away_for_longer_ends_the_command_in_time() {
     let traces = Traces::of(&alice);
     let child = start(&alice, &["ae1c051", "-t", "4s", "--", "sh", "-c", STUBBORN]);
     wait_for_family(&traces);
-    fs::write(&down, "").unwrap();
+    take_away(&down, &child, Signal::KILL);
     rival_finds_nobody(&bob, &traces);
     let (code, _, err) = finish(child);
     assert_eq!(code, Some(105), "{err}");
@@ -448,7 +472,7 @@ fn a_server_that_hangs_ends_the_command_in_time() {
     );
     let child = start(&alice, &["ae1c051", "-t", "4s", "--", "sh", "-c", STUBBORN]);
     wait_for_family(&traces);
-    fs::write(&down, "").unwrap();
+    take_away(&down, &child, Signal::STOP);
     rival_finds_nobody(&bob, &traces);
     assert_eq!(finish(child).0, Some(105));
 }
@@ -483,12 +507,11 @@ fn a_killed_wrapper_takes_the_command_with_it() {
     let traces = Traces::of(&alice);
     let child = start(&alice, &["ae1c051", "-t", "6s", "--", "sh", "-c", STUBBORN]);
     wait_for_family(&traces);
-    let watchdogs = children(child.id());
-    assert_eq!(watchdogs.len(), 1);
+    let watchdog = watchdog(&child);
     signal(&child, Signal::KILL);
     rival_finds_nobody(&bob, &traces);
     eventually("the watchdog's end", || {
-        test_kill_process(pid(watchdogs[0])).is_err()
+        test_kill_process(watchdog).is_err()
     });
     // Its pipes are closed too.
     assert_eq!(finish(child).0, None);
@@ -503,8 +526,8 @@ fn a_killed_or_stopped_watchdog_takes_the_command_with_it() {
         let traces = Traces::of(&alice);
         let child = start(&alice, &["ae1c051", "-t", "4s", "--", "sh", "-c", STUBBORN]);
         wait_for_family(&traces);
-        fs::write(&down, "").unwrap();
-        kill_process(pid(children(child.id())[0]), number).unwrap();
+        take_away(&down, &child, Signal::KILL);
+        kill_process(watchdog(&child), number).unwrap();
         bob.ok("git claim ae1c051 --wait=1m");
         // Who left the family by itself is seen by the watchdog alone.
         for name in ["command", "child", "session", "daemon"] {
@@ -566,7 +589,7 @@ fn resume_goes_on_where_nobody_had_it_since() {
         let words = ["ae1c051", "-t", "2s", "--resume", "--", "sh", "-c", script];
         let child = start(&alice, &words);
         let command = traces.pid("command");
-        fs::write(&down, "").unwrap();
+        take_away(&down, &child, Signal::KILL);
         eventually("the end", || holders(&bob).is_empty());
         assert!(is_stopped(command), "{with_rival}");
         if with_rival {

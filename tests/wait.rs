@@ -2,12 +2,14 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::client::{Client, stderr};
-use crate::support::forge::Forge;
+use crate::support::forge::{Forge, REPO, git, url};
+use crate::support::issue;
 
 /// Starts one of our programs; its process is the program's own.
 fn start(client: &Client, words: &[&str]) -> Child {
@@ -58,6 +60,119 @@ fn a_waiter_gets_what_is_released() {
     let (code, _, stderr) = reply(waiter);
     assert_eq!(code, Some(0), "{stderr}");
     assert_eq!(alice.json("git claim ae1c051", 4)["holder"], "bob");
+}
+
+/// Nobody asks for what is told of this soon.
+const BEFORE_ANYBODY_ASKS: Duration = Duration::from_secs(15);
+
+#[test]
+fn a_waiter_is_told_and_does_not_ask_again_and_again() {
+    let forge = Forge::new();
+    let alice = forge.client("alice");
+    let (bob, calls) = forge.counted_person("bob", "exec $server");
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        alice.ok("git claim ae1c051");
+        let bob = bob.worktree(&url(REPO));
+        let mut waiter = start(&bob, &["git-claim", "ae1c051", "--wait"]);
+        first_words(&mut waiter);
+        alice.ok("git unclaim ae1c051");
+        let free = Instant::now();
+        let (code, _, stderr) = reply(waiter);
+        times.push(free.elapsed());
+        assert_eq!(code, Some(0), "{stderr}");
+        assert_eq!(calls.subverbs(), ["serve"]);
+        bob.ok("git unclaim ae1c051");
+        calls.forget();
+    }
+    assert!(
+        times.iter().all(|time| *time < BEFORE_ANYBODY_ASKS),
+        "{times:?}"
+    );
+    // However busy this machine is, it is quick once.
+    assert!(
+        times.iter().any(|time| *time < Duration::from_secs(2)),
+        "{times:?}"
+    );
+}
+
+/// Fifty worktrees of one person, over connections that take ten sessions each.
+#[test]
+fn fifty_waiters_cost_next_to_nothing() {
+    let forge = Forge::new();
+    let alice = forge.client("alice");
+    let (person, calls) = forge.counted_person("bob", "exec $server");
+    alice.ok("git claim ae1c051");
+    let bobs: Vec<Client> = (0..50).map(|_| person.worktree(&url(REPO))).collect();
+    // They find a connection, and fill it.
+    bobs[0].ok("git claims");
+    let mut waiters: Vec<Child> = bobs
+        .iter()
+        .map(|bob| start(bob, &["git-claim", "ae1c051", "--wait"]))
+        .collect();
+    for waiter in &mut waiters {
+        let words = first_words(waiter);
+        assert!(words.contains("waiting for alice"), "{words}");
+    }
+    let logins = forge.logins();
+    assert!(logins < 15, "{logins}");
+    calls.forget();
+    let began = Instant::now();
+    alice.ok("git unclaim ae1c051");
+    // It goes from hand to hand, and none is had by two.
+    let carol = forge.client("carol");
+    for token in 2..7 {
+        let first = first_to_end(&mut waiters);
+        let winner = waiters.remove(first);
+        let (code, _, stderr) = reply(winner);
+        assert_eq!(code, Some(0), "{stderr}");
+        assert_eq!(alice.json("git claim ae1c051", 4)["token"], token);
+        carol.ok(&format!(
+            "git unclaim ae1c051 --force --reason next --expected-token {token}"
+        ));
+    }
+    std::thread::sleep(Duration::from_secs(10).saturating_sub(began.elapsed()));
+    let asked = calls.lines();
+    assert!(asked.len() < 50, "{asked:?}");
+    for waiter in waiters {
+        interrupt(&waiter);
+        reply(waiter);
+    }
+}
+
+/// Which of them has ended.
+fn first_to_end(waiters: &mut [Child]) -> usize {
+    let began = Instant::now();
+    loop {
+        let has_ended = |waiter: &mut Child| waiter.try_wait().unwrap().is_some();
+        if let Some(at) = waiters.iter_mut().position(has_ended) {
+            return at;
+        }
+        assert!(began.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Longer than anything takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn next_finds_what_becomes_open() {
+    let forge = Forge::new();
+    let (alice, bob) = (forge.client("alice"), forge.client("bob"));
+    for _ in 0..5 {
+        alice.ok("git claim --next");
+    }
+    let mut waiter = start(&bob, &["git-claim", "--next", "--wait"]);
+    first_words(&mut waiter);
+    // No claim changes by it.
+    let repo = forge.repos().join(REPO);
+    let closed = format!("refs/issues/{}", issue::CLOSED);
+    let first = git(&repo, &["rev-list", "--max-parents=0", &closed]);
+    git(&repo, &["update-ref", &closed, &first]);
+    let (code, _, stderr) = reply(waiter);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert_eq!(alice.json("git claim ddf3587", 4)["holder"], "bob");
 }
 
 #[test]
@@ -139,7 +254,9 @@ fn ctrl_c_ends_the_waiting() {
 fn claims_are_shown_anew_when_they_change() {
     let forge = Forge::new();
     let (alice, bob) = (forge.client("alice"), forge.client("bob"));
-    let mut watch = start(&bob, &["git-claims", "--watch", "--json"]);
+    let (carol, calls) = forge.counted_person("carol", "exec $server");
+    let carol = carol.worktree(&url(REPO));
+    let mut watch = start(&carol, &["git-claims", "--watch", "--json"]);
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     let mut next = || -> Vec<String> {
         let line = lines.next().unwrap().unwrap();
@@ -155,6 +272,7 @@ fn claims_are_shown_anew_when_they_change() {
     assert_eq!(next(), ["alice", "bob"]);
     alice.ok("git unclaim ae1c051");
     assert_eq!(next(), ["bob"]);
+    assert_eq!(calls.subverbs(), ["serve"]);
     interrupt(&watch);
     assert_eq!(watch.wait().unwrap().code(), Some(0));
 }

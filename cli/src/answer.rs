@@ -39,15 +39,20 @@ impl Reply {
 
     /// A reply that cannot be what was asked for: nothing may be believed of it.
     pub fn nonsense(&self, why: &str) -> Failure {
-        Failure::not_now(format!(
-            "the server's reply makes no sense: {}",
-            escape(why)
-        ))
-        .hint(
-            "`git claim whoami --json` shows the server's version; this is git-claim's ".to_owned()
-                + env!("CARGO_PKG_VERSION"),
-        )
+        nonsense(why)
     }
+}
+
+/// What a server says cannot be meant.
+pub fn nonsense(why: &str) -> Failure {
+    Failure::not_now(format!(
+        "the server's reply makes no sense: {}",
+        escape(why)
+    ))
+    .hint(
+        "`git claim whoami --json` shows the server's version; this is git-claim's ".to_owned()
+            + env!("CARGO_PKG_VERSION"),
+    )
 }
 
 /// Reads an answer of `host`.

@@ -20,7 +20,7 @@ use crate::sense;
 use crate::session;
 use crate::settings::{self, Settings};
 use crate::token::Tokens;
-use crate::transport::Transport;
+use crate::transport::{News, Transport};
 
 /// What a command asks through.
 #[derive(Debug)]
@@ -151,6 +151,38 @@ impl Client {
         self.transport.timeout()
     }
 
+    /// From now on all requests share one connection, where the server serves
+    /// many on one; else each goes on to be a call of its own.
+    ///
+    /// # Errors
+    /// The remote's URL names no repository.
+    pub fn keep_line(&mut self) -> Result<()> {
+        let repo = self.repo()?;
+        self.transport.keep_line(repo);
+        Ok(())
+    }
+
+    /// Whether the next request goes over a connection that stands already.
+    pub async fn has_line(&mut self) -> bool {
+        self.transport.has_line().await
+    }
+
+    /// Asks to be told of changes from now on, over the connection that is kept.
+    /// Answers whether that is done.
+    pub async fn watch(&mut self) -> bool {
+        self.transport.watch().await
+    }
+
+    /// Whether changes are told of.
+    pub fn watches(&self) -> bool {
+        self.transport.watches()
+    }
+
+    /// The next change. Can be given up and called again.
+    pub async fn news(&mut self) -> News {
+        self.transport.news().await
+    }
+
     /// Ends the connection: the next request begins another.
     pub fn hang_up(&mut self) {
         self.transport.hang_up();
@@ -174,18 +206,20 @@ impl Client {
         request: &Request,
         output: &mut Output,
     ) -> Result<Reply> {
-        let command = request.command();
         output.detail(&format!(
             "asking {} over {}: {}",
             self.transport.host(),
             self.transport.kind(),
-            escape(&command)
+            escape(&request.command())
         ));
-        let answer = self.transport.ask(&command, within, output).await?;
+        let answer = self.transport.ask(request, within, output).await?;
         output.server_words(&answer.stderr);
         let reply =
             answer::read(&answer, self.transport.host()).map_err(|failure| self.hinted(failure))?;
-        sense::check(request, &reply)?;
+        if let Err(failure) = sense::check(request, &reply) {
+            self.transport.distrust();
+            return Err(failure);
+        }
         Ok(reply)
     }
 

@@ -131,6 +131,26 @@ impl Forge {
         self.person_behind(name, &format!("restrict,command=\"{command}\""))
     }
 
+    /// Somebody of whose calls the forge keeps count. `script` is run for each,
+    /// and finds the server's words in `$server`.
+    pub fn counted_person(&self, name: &str, script: &str) -> (Person, Calls) {
+        let folder = self.dir().join("calls");
+        fs::create_dir_all(&folder).unwrap();
+        let calls = Calls(folder.join(name));
+        let file = folder.join(format!("{name}.sh"));
+        let text = format!(
+            "echo \"$SSH_ORIGINAL_COMMAND\" >>{calls}\n\
+             server='{server} openssh --config {config} --as {name}'\n\
+             {script}\n",
+            calls = calls.0.display(),
+            server = programs::server().display(),
+            config = self.config().display(),
+        );
+        fs::write(&file, text).unwrap();
+        let options = format!("restrict,command=\"sh {}\"", file.display());
+        (self.person_behind(name, &options), calls)
+    }
+
     /// Somebody whose line in authorized_keys begins with `options`.
     pub fn person_behind(&self, name: &str, options: &str) -> Person {
         let home = self.dir().join(name);
@@ -192,6 +212,28 @@ impl Forge {
         let known = format!("[127.0.0.1]:{} {public}", sshd.port);
         fs::write(dir.join("known_hosts"), known).unwrap();
         self.sshd = Some(sshd);
+    }
+}
+
+/// What somebody has asked of a forge, a line for each time that the server's
+/// program was started.
+pub struct Calls(PathBuf);
+
+impl Calls {
+    pub fn lines(&self) -> Vec<String> {
+        let text = fs::read_to_string(&self.0).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// As if nothing had been asked yet.
+    pub fn forget(&self) {
+        fs::write(&self.0, "").unwrap();
+    }
+
+    /// The second word of each.
+    pub fn subverbs(&self) -> Vec<String> {
+        let second = |line: &String| line.split(' ').nth(1).unwrap_or_default().to_owned();
+        self.lines().iter().map(second).collect()
     }
 }
 

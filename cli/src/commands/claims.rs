@@ -1,6 +1,7 @@
 //! `git claims`: who works on what.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use clap::ValueHint;
 use git_claim_api::exit::Exit;
@@ -11,6 +12,7 @@ use tokio::time::sleep;
 
 use crate::answer::Reply;
 use crate::client::Client;
+use crate::clock::Moment;
 use crate::error::Result;
 use crate::output::{Output, records, table};
 use crate::wait;
@@ -52,6 +54,9 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         ready: false,
         session: client.known_session()?,
     };
+    if args.watch {
+        client.keep_line()?;
+    }
     let reply = client.ask(&request, output).await?;
     if !args.watch {
         show(&reply, &args, client, output)?;
@@ -93,8 +98,10 @@ async fn watch(
     output: &mut Output,
 ) -> Result<Infallible> {
     let mut shown = None;
+    let mut has_begun_to_watch = false;
     loop {
-        let list: ListReply = reply.read()?;
+        let asked = Moment::now();
+        let mut list: ListReply = reply.read()?;
         let claims = unchanging(&list);
         let is_new = shown.as_ref() != Some(&claims);
         if output.json() {
@@ -102,24 +109,60 @@ async fn watch(
                 output.reply(&reply.line)?;
             }
         } else if is_new || output.redraws() {
-            let text = match list.leases.is_empty() {
-                true => table::nothing(&list, args.mine, args.ended) + "\n",
-                false => table::claims(&list, args.ended, output.layout()),
-            };
-            output.redraw(&text)?;
+            redraw(&list, args, output)?;
         }
         shown = Some(claims);
+        // As for whoever waits.
+        has_begun_to_watch = !has_begun_to_watch && !client.watches() && client.watch().await;
+        if !has_begun_to_watch {
+            let again = asked + wait::pause(client);
+            let mut drawn = asked;
+            while !again.is_past() {
+                let redraws = output.redraws() && !output.json();
+                let pause = if redraws { TICK } else { Duration::MAX };
+                if wait::changed_within(pause.min(again.left()), client, |_| true).await {
+                    break;
+                }
+                if redraws {
+                    let now = Moment::now();
+                    grow_older(&mut list, drawn.until(now));
+                    drawn = now;
+                    redraw(&list, args, output)?;
+                }
+            }
+        }
         reply = loop {
-            sleep(wait::pause(None)).await;
             match client.ask(request, output).await {
                 Ok(reply) => break reply,
                 Err(failure) if failure.kind.is_not_now() => {
                     output.progress(&format!("as it was; {}", failure.message));
+                    sleep(wait::soon()).await;
                 }
                 Err(failure) => return Err(failure),
             }
         };
         output.end_of_progress();
+    }
+}
+
+/// How often what is left of each claim is shown.
+const TICK: Duration = Duration::from_secs(1);
+
+fn redraw(list: &ListReply, args: &Args, output: &Output) -> Result<()> {
+    let text = match list.leases.is_empty() {
+        true => table::nothing(list, args.mine, args.ended) + "\n",
+        false => table::claims(list, args.ended, output.layout()),
+    };
+    output.redraw(&text)
+}
+
+/// As it is after some time in which nobody has done anything.
+fn grow_older(list: &mut ListReply, by: Duration) {
+    let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+    for lease in &mut list.leases {
+        if let Some(left) = &mut lease.claim.ttl_left_ms {
+            *left = left.saturating_sub(by).max(0);
+        }
     }
 }
 

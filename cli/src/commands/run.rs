@@ -109,6 +109,7 @@ async fn work(args: Args, client: &mut Client, output: &mut Output) -> Result<u8
     let (keep, freeze, ttl) = (args.keep, args.resume, args.ttl);
     let (issue, command) = args.split()?;
     let mut signals = Signals::for_command_too()?;
+    client.keep_line()?;
     let Had {
         mut claim,
         lock,

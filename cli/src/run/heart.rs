@@ -101,8 +101,8 @@ async fn renew(claim: &Claim, client: &mut Client, output: &mut Output) -> Beat 
             session: Some(client.session()?),
             token: Some(claim.token),
         };
+        let within = Some(patience(claim.ttl, client.has_line().await));
         let sent = Moment::now();
-        let within = Some(patience(claim.ttl));
         let reply = client.ask_within(within, &request, output).await?;
         if reply.exit == Exit::Done
             && let Err(failure) = keep::go_on(client, &reply, output)
@@ -157,9 +157,12 @@ async fn take_again(claim: &mut Claim, client: &mut Client, output: &mut Output)
     }
 }
 
-/// How long one heartbeat may take: another must fit in behind it.
-fn patience(ttl: Ttl) -> Duration {
-    (span(ttl) / 3).max(Duration::from_secs(1))
+/// How long one heartbeat may take: another must fit in behind it. A connection
+/// that stands already may have died without a word, and has nothing else to
+/// wait for than the reply.
+fn patience(ttl: Ttl, has_line: bool) -> Duration {
+    let parts = if has_line { 6 } else { 3 };
+    (span(ttl) / parts).max(Duration::from_secs(1))
 }
 
 /// Only the server says that a claim is lost.

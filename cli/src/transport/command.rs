@@ -8,8 +8,9 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-use super::run;
+use super::line::Line;
 use super::words::Trouble;
+use super::{open, run};
 use crate::answer::Answer;
 use crate::git::Config;
 use crate::url::Ssh;
@@ -80,6 +81,26 @@ impl SshCommand {
     }
 
     pub async fn ask(&mut self, line: &str) -> Result<Answer, Trouble> {
+        let answer = run(&mut self.command_for(line).await?)
+            .await
+            .map_err(cannot_be_run)?;
+        self.judge(answer)
+    }
+
+    pub async fn open(&mut self, line: &str) -> Result<Line, Trouble> {
+        open(&mut self.command_for(line).await?).map_err(cannot_be_run)
+    }
+
+    /// The answer, unless it is ssh's own.
+    pub fn judge(&self, answer: Answer) -> Result<Answer, Trouble> {
+        if answer.code == Some(255) && answer.stdout.is_empty() {
+            let said = String::from_utf8_lossy(&answer.stderr);
+            return Err(Trouble::running(&said, &destination(&self.ssh)));
+        }
+        Ok(answer)
+    }
+
+    async fn command_for(&mut self, line: &str) -> Result<Command, Trouble> {
         let variant = match self.variant {
             Some(variant) => variant,
             None => {
@@ -88,18 +109,7 @@ impl SshCommand {
                 variant
             }
         };
-        let mut command = self.command(self.arguments(variant, line)?);
-        let answer = run(&mut command)
-            .await
-            .map_err(|error| Trouble::Unreachable {
-                words: format!("ssh cannot be run: {error}"),
-                hint: "is OpenSSH installed, and what is GIT_SSH_COMMAND?".to_owned(),
-            })?;
-        if answer.code == Some(255) && answer.stdout.is_empty() {
-            let said = String::from_utf8_lossy(&answer.stderr);
-            return Err(Trouble::running(&said, &destination(&self.ssh)));
-        }
-        Ok(answer)
+        Ok(self.command(self.arguments(variant, line)?))
     }
 
     /// What git passes: options, host, and the command as one argument.
@@ -165,6 +175,13 @@ impl SshCommand {
         }
         command.args(arguments);
         command
+    }
+}
+
+fn cannot_be_run(error: std::io::Error) -> Trouble {
+    Trouble::Unreachable {
+        words: format!("ssh cannot be run: {error}"),
+        hint: "is OpenSSH installed, and what is GIT_SSH_COMMAND?".to_owned(),
     }
 }
 

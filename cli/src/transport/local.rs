@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use tokio::process::Command;
 
-use super::run;
+use super::line::Line;
 use super::words::Trouble;
+use super::{open, run};
 use crate::answer::Answer;
 
 const PROGRAM: &str = "git-claim-server";
@@ -28,20 +29,32 @@ impl Local {
     }
 
     pub async fn ask(&self, line: &str) -> Result<Answer, Trouble> {
+        run(&mut self.command(line))
+            .await
+            .map_err(|error| self.cannot_be_run(&error))
+    }
+
+    pub fn open(&self, line: &str) -> Result<Line, Trouble> {
+        open(&mut self.command(line)).map_err(|error| self.cannot_be_run(&error))
+    }
+
+    fn command(&self, line: &str) -> Command {
         let mut command = Command::new(&self.program);
         for variable in &self.without {
             command.env_remove(variable);
         }
         command.arg("local").env("SSH_ORIGINAL_COMMAND", line);
-        run(&mut command)
-            .await
-            .map_err(|error| Trouble::Unreachable {
-                words: format!("{} cannot be run: {error}", self.program.display()),
-                hint: format!(
-                    "claims of a repository on this machine need {PROGRAM} here; \
+        command
+    }
+
+    fn cannot_be_run(&self, error: &std::io::Error) -> Trouble {
+        Trouble::Unreachable {
+            words: format!("{} cannot be run: {error}", self.program.display()),
+            hint: format!(
+                "claims of a repository on this machine need {PROGRAM} here; \
                  install it beside git-claim or on the PATH"
-                ),
-            })
+            ),
+        }
     }
 }
 

@@ -2,17 +2,20 @@
 
 mod command;
 mod folder;
+mod line;
 mod local;
 mod mux;
 mod words;
 
 use std::time::Duration;
 
+use git_claim_api::exit::Exit;
 use git_claim_api::text::escape;
+use git_claim_api::verb::{RepoArg, Request};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::answer::Answer;
+use crate::answer::{self, Answer};
 use crate::error::{Failure, Result};
 use crate::git::Git;
 use crate::output::Output;
@@ -21,6 +24,8 @@ use crate::remote::Remote;
 use crate::settings::Settings;
 use crate::url::Location;
 use command::SshCommand;
+pub use line::News;
+use line::{End, Line};
 use local::Local;
 use mux::Mux;
 use words::Trouble;
@@ -36,6 +41,10 @@ pub struct Transport {
     route: Route,
     /// The command that git would run, for where somebody must type.
     typed: Option<SshCommand>,
+    /// The repository that the server is to serve on one connection; `None`:
+    /// each request is a call of its own.
+    serves: Option<RepoArg>,
+    line: Option<Line>,
 }
 
 #[derive(Debug)]
@@ -43,6 +52,50 @@ enum Route {
     Mux(Mux),
     Command(SshCommand),
     Local(Local),
+}
+
+impl Route {
+    /// Runs a command on the server to its end.
+    async fn ask(&mut self, command: &str) -> std::result::Result<Answer, Trouble> {
+        match self {
+            Route::Mux(mux) => mux.ask(command).await,
+            Route::Command(ssh) => ssh.ask(command).await,
+            Route::Local(local) => local.ask(command).await,
+        }
+    }
+
+    /// Runs one that goes on.
+    async fn open(&mut self, command: &str) -> std::result::Result<Line, Trouble> {
+        match self {
+            Route::Mux(mux) => mux.open(command).await,
+            Route::Command(ssh) => ssh.open(command).await,
+            Route::Local(local) => local.open(command),
+        }
+    }
+
+    /// One that went on has ended.
+    fn ended(&mut self, code: Option<i32>) {
+        if let Route::Mux(mux) = self {
+            mux.ended(code);
+        }
+    }
+
+    /// What came of one that was to go on, and ended at once.
+    fn judge(&mut self, answer: Answer) -> std::result::Result<Answer, Trouble> {
+        self.ended(answer.code);
+        match self {
+            Route::Command(ssh) => ssh.judge(answer),
+            Route::Mux(_) | Route::Local(_) => Ok(answer),
+        }
+    }
+}
+
+/// What came of the first request on a new line.
+enum First {
+    Answered(Line, Answer),
+    /// The server ended it, as it would have ended a call.
+    Ended(Answer),
+    Nonsense(String),
 }
 
 impl Transport {
@@ -70,6 +123,8 @@ impl Transport {
                     timeout: settings.timeout,
                     route,
                     typed,
+                    serves: None,
+                    line: None,
                 };
                 Ok((transport, ssh.path.clone()))
             }
@@ -83,6 +138,8 @@ impl Transport {
                     timeout: settings.timeout,
                     route: Route::Local(Local::new(without)),
                     typed: None,
+                    serves: None,
+                    line: None,
                 };
                 Ok((transport, repo.to_owned()))
             }
@@ -102,36 +159,195 @@ impl Transport {
     /// How, for `--verbose`.
     pub fn kind(&self) -> &'static str {
         match self.route {
+            _ if self.line.is_some() => "the connection of the request before",
             Route::Mux(_) => "a shared ssh connection",
             Route::Command(_) => "the ssh command that git would run",
             Route::Local(_) => "a pipe on this machine",
         }
     }
 
-    /// Runs a command of the verb on the server; `within` shortens the time
-    /// that it may take.
+    /// From now on requests about `repo` share one connection, where the server
+    /// serves many on one.
+    pub fn keep_line(&mut self, repo: RepoArg) {
+        self.serves = Some(repo);
+    }
+
+    /// Whether there is a connection that the next request goes over, as far as
+    /// can be seen from here.
+    pub async fn has_line(&mut self) -> bool {
+        let Some(mut line) = self.line.take() else {
+            return false;
+        };
+        match line.look().await {
+            Ok(()) => self.line = Some(line),
+            Err(end) => self.ended(&end),
+        }
+        self.line.is_some()
+    }
+
+    /// Asks the server; `within` shortens the time that it may take.
     ///
     /// # Errors
     /// The server could not be asked, or did not answer in time. What may have
     /// been heard is never sent again.
     pub async fn ask(
         &mut self,
-        command: &str,
+        request: &Request,
         within: Option<Duration>,
         output: &mut Output,
     ) -> Result<Answer> {
-        let limit = within.map_or(self.timeout, |within| within.min(self.timeout));
-        let deadline = Instant::now() + limit;
+        if let Some(repo) = self.serves.clone() {
+            if let Some(answer) = self.ask_on_line(request, within).await? {
+                return Ok(answer);
+            }
+            if let Some(answer) = self.ask_on_new_line(repo, request, within, output).await? {
+                return Ok(answer);
+            }
+            output.detail(&format!("{} serves one request a call", self.host));
+            self.serves = None;
+        }
+        let command = request.command();
+        self.reach(within, output, async |route| route.ask(&command).await)
+            .await
+    }
+
+    /// Asks over the connection that is there; `None`: there is none.
+    async fn ask_on_line(
+        &mut self,
+        request: &Request,
+        within: Option<Duration>,
+    ) -> Result<Option<Answer>> {
+        let limit = self.limit(within);
+        if !self.has_line().await {
+            return Ok(None);
+        }
+        // Whoever gives up in between leaves nothing behind on which the reply
+        // to something else is yet to come.
+        let Some(mut line) = self.line.take() else {
+            return Ok(None);
+        };
+        let end = match timeout(limit, line.ask(request)).await {
+            Err(_) => return Err(self.too_late(limit)),
+            Ok(Ok(answer)) => {
+                self.line = Some(line);
+                return Ok(Some(answer));
+            }
+            Ok(Err(end)) => end,
+        };
+        self.ended(&end);
+        Err(match end {
+            End::Unserved(_) => Trouble::Lost(String::new()).told(&self.host),
+            End::Broken { why, .. } => Trouble::Lost(why).told(&self.host),
+            End::Nonsense(why) => answer::nonsense(&why),
+        })
+    }
+
+    /// Asks over a new connection; `None`: the server serves none such.
+    async fn ask_on_new_line(
+        &mut self,
+        repo: RepoArg,
+        request: &Request,
+        within: Option<Duration>,
+        output: &mut Output,
+    ) -> Result<Option<Answer>> {
+        let command = Request::Serve { repo }.command();
+        let first = self.reach(within, output, async |route| {
+            let mut line = route.open(&command).await?;
+            match line.ask(request).await {
+                Ok(answer) => Ok(First::Answered(line, answer)),
+                Err(End::Unserved(answer)) => route.judge(answer).map(First::Ended),
+                Err(End::Broken { code, why }) => {
+                    route.ended(code);
+                    Err(Trouble::Lost(why))
+                }
+                Err(End::Nonsense(why)) => Ok(First::Nonsense(why)),
+            }
+        });
+        match first.await? {
+            First::Answered(line, answer) => {
+                self.line = Some(line);
+                Ok(Some(answer))
+            }
+            First::Ended(answer) if knows_no_serve(answer.code) => Ok(None),
+            First::Ended(answer) => Ok(Some(answer)),
+            First::Nonsense(why) => {
+                self.distrust();
+                Err(answer::nonsense(&why))
+            }
+        }
+    }
+
+    /// Takes leave of a line.
+    fn ended(&mut self, end: &End) {
+        match end {
+            End::Unserved(answer) => self.route.ended(answer.code),
+            End::Broken { code, .. } => self.route.ended(*code),
+            End::Nonsense(_) => self.distrust(),
+        }
+    }
+
+    /// What the server said over the line made no sense: it is asked by calls of
+    /// their own from now on.
+    pub fn distrust(&mut self) {
+        self.line = None;
+        self.serves = None;
+    }
+
+    /// Asks to be told of changes, over the line that is there. Answers whether
+    /// that is done; if not, nothing is different from before.
+    pub async fn watch(&mut self) -> bool {
+        let Some(mut line) = self.line.take() else {
+            return false;
+        };
+        match timeout(self.timeout, line.watch()).await {
+            Ok(Ok(watches)) => {
+                self.line = Some(line);
+                watches
+            }
+            Ok(Err(end)) => {
+                self.ended(&end);
+                false
+            }
+            Err(_) => {
+                self.hang_up();
+                false
+            }
+        }
+    }
+
+    /// Whether changes are told of.
+    pub fn watches(&self) -> bool {
+        self.line.as_ref().is_some_and(Line::watches)
+    }
+
+    /// The next change. Can be given up and called again.
+    pub async fn news(&mut self) -> News {
+        let Some(line) = &mut self.line else {
+            return News::Over;
+        };
+        let news = line.news().await;
+        if news == News::Over {
+            self.line = None;
+        }
+        news
+    }
+
+    fn limit(&self, within: Option<Duration>) -> Duration {
+        within.map_or(self.timeout, |within| within.min(self.timeout))
+    }
+
+    /// Tries until the server is reached, as long as nothing was asked yet.
+    async fn reach<T>(
+        &mut self,
+        within: Option<Duration>,
+        output: &mut Output,
+        mut attempt: impl AsyncFnMut(&mut Route) -> std::result::Result<T, Trouble>,
+    ) -> Result<T> {
+        let mut limit = self.limit(within);
+        let mut deadline = Instant::now() + limit;
         let mut pause = Duration::from_millis(50);
         loop {
-            let attempt = async {
-                match &mut self.route {
-                    Route::Mux(mux) => mux.ask(command).await,
-                    Route::Command(ssh) => ssh.ask(command).await,
-                    Route::Local(local) => local.ask(command).await,
-                }
-            };
-            let trouble = match timeout_at(deadline, attempt).await {
+            let trouble = match timeout_at(deadline, attempt(&mut self.route)).await {
                 Err(_) => return Err(self.too_late(limit)),
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(trouble)) => trouble,
@@ -149,7 +365,8 @@ impl Transport {
                         // Typing takes as long as it takes.
                         self.timeout = Duration::from_secs(24 * 60 * 60);
                         self.route = Route::Command(typed);
-                        return Box::pin(self.ask(command, within, output)).await;
+                        limit = self.limit(within);
+                        deadline = Instant::now() + limit;
                     }
                 }
                 trouble => {
@@ -169,6 +386,7 @@ impl Transport {
 
     /// Nobody shall use the present connection again.
     pub fn hang_up(&mut self) {
+        self.line = None;
         if let Route::Mux(mux) = &mut self.route {
             mux.give_up();
         }
@@ -188,6 +406,7 @@ impl Transport {
 
     /// Closes what is not meant to stay open.
     pub async fn close(&mut self) {
+        self.line = None;
         if let Route::Mux(mux) = &mut self.route {
             mux.close().await;
         }
@@ -199,6 +418,14 @@ fn unusable(remote: &Remote, message: &str) -> Failure {
     Failure::error(format!("{message} (remote '{name}')")).hint(format!(
         "`git config remote.{name}.claimUrl <ssh url>` names the server that keeps its claims"
     ))
+}
+
+/// Whether a server that ends like this, before it has answered anything, may
+/// still answer calls: it does so where it knows no `serve`. Without an exit code
+/// or with one of a shell's own it was killed, or the connection broke.
+fn knows_no_serve(code: Option<i32>) -> bool {
+    let not_now = i32::from(Exit::NotNow.code());
+    code.is_some_and(|code| code != not_now && code <= 128)
 }
 
 /// Everything that comes out of both pipes, until both are closed.
@@ -215,6 +442,20 @@ async fn read_all(pipe: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u
         pipe.take(MOST_BYTES).read_to_end(&mut bytes).await?;
     }
     Ok(bytes)
+}
+
+/// Starts a program of this machine that goes on; it is killed when nobody
+/// listens any longer.
+fn open(command: &mut tokio::process::Command) -> std::io::Result<Line> {
+    let mut child = command
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let ended = async move { child.wait().await.ok().and_then(|status| status.code()) };
+    Ok(Line::to(input, output, errors, ended))
 }
 
 /// Runs a program of this machine to its end; it is killed if nobody waits any

@@ -13,20 +13,25 @@ use std::io::{ErrorKind, Read as _, Seek as _};
 use std::num::NonZeroU64;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
-use openssh::Session;
+use openssh::{Child, Session};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 use tokio::net::UnixStream;
 use tokio::process::Command;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::command::destination;
+use super::line::Line;
 use super::read_both;
 use super::words::Trouble;
 use crate::answer::Answer;
 use crate::hex::{hex, random};
+use crate::pause::between;
 use crate::url::Ssh;
 
 /// How long a master that is alive may take to say so.
@@ -35,6 +40,9 @@ const ALIVE_WITHIN: Duration = Duration::from_secs(2);
 /// How long a connection outlives a call that was killed before it could close
 /// it.
 const UNKEPT_SECONDS: NonZeroU64 = NonZeroU64::MIN.saturating_add(9);
+
+/// How often is looked whether another call is done.
+const LOOK: Duration = Duration::from_millis(40);
 
 /// Connections to one server.
 #[derive(Debug)]
@@ -65,10 +73,10 @@ struct Master {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
-    /// This call started it, and nobody else knows it yet.
+    /// This call started it, and nobody else knows it.
     Call,
-    /// An earlier call of ours.
-    Earlier,
+    /// All calls of ours: one finds it through the link.
+    Calls,
     /// The user: never closed by us.
     User,
 }
@@ -101,29 +109,97 @@ impl Mux {
     }
 
     pub async fn ask(&mut self, line: &str) -> Result<Answer, Trouble> {
+        let mut child = self.start(line, openssh::Stdio::null).await?;
+        let read = read_both(child.stdout().take(), child.stderr().take()).await;
+        let (stdout, stderr) = read.map_err(|error| Trouble::Lost(error.to_string()))?;
+        let code = code(child.wait().await);
+        self.ended(code);
+        Ok(Answer {
+            code,
+            stdout,
+            stderr,
+        })
+    }
+
+    pub async fn open(&mut self, line: &str) -> Result<Line, Trouble> {
+        let mut child = self.start(line, openssh::Stdio::piped).await?;
+        let (input, output, errors) = (
+            child.stdin().take(),
+            child.stdout().take(),
+            child.stderr().take(),
+        );
+        let ended = async move { code(child.wait().await) };
+        Ok(Line::to(input, output, errors, ended))
+    }
+
+    /// A command has ended, and without an exit code if the connection did: its
+    /// master may not know that yet.
+    pub fn ended(&mut self, code: Option<i32>) {
+        if code.is_none() {
+            self.in_use = None;
+            self.any_will_do = false;
+        }
+    }
+
+    async fn start(
+        &mut self,
+        line: &str,
+        input: fn() -> openssh::Stdio,
+    ) -> Result<Child<Arc<Session>>, Trouble> {
         let master = match &self.in_use {
             Some(master) => master.clone(),
             None => self.connect().await?,
         };
         self.in_use = Some(master.clone());
-        match run(&master.socket, line).await {
-            Ok(answer) => {
-                if answer.code.is_none() {
-                    self.in_use = None;
-                    self.any_will_do = false;
-                }
-                Ok(answer)
-            }
-            // sshd's MaxSessions: a connection of one's own still has room.
+        match start(&master.socket, line, input()).await {
             Err(NotRun::Refused(_)) if master.owner != Owner::Call => {
-                let own = self.launch().await?;
-                self.in_use = Some(own.clone());
-                run(&own.socket, line)
-                    .await
-                    .map_err(|why| self.trouble(why))
+                self.start_beside(master.socket, line, input).await
             }
-            Err(why) => Err(self.trouble(why)),
+            done => done.map_err(|why| self.trouble(why)),
         }
+    }
+
+    /// The same where one connection is full, as sshd has MaxSessions: over the
+    /// kept one, if that is another by now and has room, else over a new one. It
+    /// is kept in place of the full one, which others would only find full again.
+    async fn start_beside(
+        &mut self,
+        mut full: PathBuf,
+        line: &str,
+        input: fn() -> openssh::Stdio,
+    ) -> Result<Child<Arc<Session>>, Trouble> {
+        let _turn = self.turn().await;
+        if self.persist.is_some()
+            && let Some(socket) = self.kept()
+            && socket != full
+            && is_alive(&socket).await
+        {
+            match start(&socket, line, input()).await {
+                Err(NotRun::Refused(_)) => full = socket,
+                done => {
+                    self.in_use = Some(Master {
+                        socket,
+                        owner: Owner::Calls,
+                    });
+                    return done.map_err(|why| self.trouble(why));
+                }
+            }
+        }
+        let master = self.launch_and_publish(Some(&full)).await?;
+        self.in_use = Some(master.clone());
+        let started = start(&master.socket, line, input()).await;
+        started.map_err(|why| self.trouble(why))
+    }
+
+    /// Waits until no other call replaces a full connection: those that find one
+    /// full together share the next. It lasts until it is dropped.
+    async fn turn(&self) -> Option<File> {
+        self.persist?;
+        let folder = File::open(&self.folder).ok()?;
+        while flock(&folder, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            sleep(between(LOOK / 2, LOOK)).await;
+        }
+        Some(folder)
     }
 
     fn trouble(&self, why: NotRun) -> Trouble {
@@ -139,10 +215,12 @@ impl Mux {
     /// A live connection: one of ours, else the user's, else a new one.
     async fn connect(&mut self) -> Result<Master, Trouble> {
         if self.persist.is_some() && self.any_will_do {
-            if is_alive(&self.link).await {
+            if let Some(socket) = self.kept()
+                && is_alive(&socket).await
+            {
                 return Ok(Master {
-                    socket: self.link.clone(),
-                    owner: Owner::Earlier,
+                    socket,
+                    owner: Owner::Calls,
                 });
             }
             self.sweep();
@@ -157,16 +235,26 @@ impl Mux {
                 owner: Owner::User,
             });
         }
-        let master = self.launch().await?;
-        if self.persist.is_some() && self.publish(&master.socket).await {
+        self.launch_and_publish(None).await
+    }
+
+    async fn launch_and_publish(&mut self, full: Option<&Path>) -> Result<Master, Trouble> {
+        let mut master = self.launch().await?;
+        if self.persist.is_some() && self.publish(&master.socket, full).await {
             self.to_close.retain(|socket| *socket != master.socket);
+            master.owner = Owner::Calls;
         }
         Ok(master)
     }
 
+    /// The socket of the connection that is kept.
+    fn kept(&self) -> Option<PathBuf> {
+        fs::read_link(&self.link).ok()
+    }
+
     /// Removes the socket of a master that does not answer.
     fn sweep(&self) {
-        if let Ok(socket) = fs::read_link(&self.link)
+        if let Some(socket) = self.kept()
             && socket.parent() == Some(&self.folder)
         {
             let _ = fs::remove_file(socket);
@@ -243,9 +331,13 @@ impl Mux {
     }
 
     /// Makes a new master the one that later calls find, unless another call
-    /// was quicker. Answers whether it did.
-    async fn publish(&self, socket: &Path) -> bool {
-        if is_alive(&self.link).await {
+    /// was quicker: one that lives is replaced only if it is `full`. Answers
+    /// whether it did.
+    async fn publish(&self, socket: &Path, full: Option<&Path>) -> bool {
+        if let Some(kept) = self.kept()
+            && Some(kept.as_path()) != full
+            && is_alive(&kept).await
+        {
             return false;
         }
         let mut temporary = socket.as_os_str().to_owned();
@@ -265,11 +357,9 @@ impl Mux {
         self.any_will_do = false;
         if let Some(Master { socket, owner }) = self.in_use.take()
             && owner != Owner::User
+            && !self.to_close.contains(&socket)
         {
-            let socket = fs::read_link(&socket).unwrap_or(socket);
-            if !self.to_close.contains(&socket) {
-                self.to_close.push(socket);
-            }
+            self.to_close.push(socket);
         }
     }
 
@@ -415,30 +505,29 @@ async fn is_alive(socket: &Path) -> bool {
     matches!(timeout(ALIVE_WITHIN, session.check()).await, Ok(Ok(())))
 }
 
-async fn run(socket: &Path, line: &str) -> Result<Answer, NotRun> {
-    let session = Session::resume_mux(socket.into(), None);
-    let mut child = session
-        .raw_command(line)
-        .stdin(openssh::Stdio::null())
+async fn start(
+    socket: &Path,
+    line: &str,
+    input: openssh::Stdio,
+) -> Result<Child<Arc<Session>>, NotRun> {
+    Arc::new(Session::resume_mux(socket.into(), None))
+        .arc_raw_command(line)
+        .stdin(input)
         .stdout(openssh::Stdio::piped())
         .stderr(openssh::Stdio::piped())
         .spawn()
         .await
-        .map_err(not_run)?;
-    let (stdout, stderr) = read_both(child.stdout().take(), child.stderr().take())
-        .await
-        .map_err(|error| NotRun::Broken(error.to_string()))?;
-    let code = match child.wait().await {
+        .map_err(not_run)
+}
+
+/// `None`: it ended without one.
+fn code(status: Result<ExitStatus, openssh::Error>) -> Option<i32> {
+    match status {
         Ok(status) => status.code(),
         // The crate makes an error of the code 127.
         Err(openssh::Error::Remote(_)) => Some(127),
         Err(_) => None,
-    };
-    Ok(Answer {
-        code,
-        stdout,
-        stderr,
-    })
+    }
 }
 
 /// The crate does not name the master's refusal as a type of its own; its text
