@@ -129,6 +129,12 @@ fn describe(page: &mut Roff, subcommand: &clap::Command) {
             true if argument.is_required_set() => format!(" {}", name(argument)),
             _ => format!(" [{}]", name(argument)),
         });
+        let most = argument
+            .get_num_args()
+            .map_or(1, |range| range.max_values());
+        if argument.is_positional() && most > 1 {
+            usage.push_str("...");
+        }
     }
     page.control("SS", [usage.as_str()]);
     let about = subcommand.get_long_about().or(subcommand.get_about());

@@ -64,6 +64,8 @@ mod run;
 #[cfg(test)]
 mod serve;
 #[cfg(test)]
+mod several;
+#[cfg(test)]
 mod start;
 #[cfg(test)]
 mod wait;

@@ -158,11 +158,15 @@ struct ClaimsLine {
 ///
 /// Releases your claim, so that others can take the issue. Repeating it does no
 /// harm: what nobody holds stays free.
+///
+/// Several issues are released over one connection, each for itself. The exit
+/// code is the highest of theirs; with --json there is one object a line for
+/// each, in the order given, errors among them.
 #[derive(Debug, Parser)]
 #[command(
     name = "git-unclaim",
     bin_name = "git unclaim",
-    override_usage = "git unclaim [OPTIONS] [ID]",
+    override_usage = "git unclaim [OPTIONS] [ID]...",
     version
 )]
 struct UnclaimLine {
@@ -457,13 +461,7 @@ mod tests {
             ),
             (
                 Program::Claim,
-                "renew 1 2",
-                "one issue id is taken, and '2'",
-                "a call of its own",
-            ),
-            (
-                Program::Unclaim,
-                "1 2",
+                "log 1 2",
                 "one issue id is taken, and '2'",
                 "a call of its own",
             ),
@@ -522,6 +520,33 @@ mod tests {
             };
             assert_eq!(args.id.unwrap().as_str(), "42", "{line}");
         }
+    }
+
+    #[test]
+    fn renew_and_unclaim_take_several_ids() {
+        for (line, expected) in [
+            ("renew 1 #2 -t 2h 3", Some(3)),
+            ("heartbeat 1", Some(1)),
+            ("renew", Some(0)),
+            ("renew 1 a..b 3", None),
+        ] {
+            let ids = match parsed(Program::Claim, line) {
+                Ok(Invocation {
+                    command: Command::Renew(args),
+                    ..
+                }) => Some(args.ids.len()),
+                _ => None,
+            };
+            assert_eq!(ids, expected, "{line}");
+        }
+        let Ok(Invocation {
+            command: Command::Unclaim(args),
+            ..
+        }) = parsed(Program::Unclaim, "#1 2 --force --reason x")
+        else {
+            panic!("not understood");
+        };
+        assert_eq!(args.ids.len(), 2);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod log;
 pub mod recover;
 pub mod renew;
 pub mod run;
+mod several;
 pub mod start;
 pub mod unclaim;
 pub mod whoami;

@@ -6,7 +6,7 @@ use git_claim_api::ids::{IssueId, Ttl};
 use git_claim_api::reply::Status;
 use git_claim_api::verb::Request;
 
-use super::{answer, named, own_token};
+use super::{answer, own_token, several};
 use crate::args::{issue_id, ttl};
 use crate::client::Client;
 use crate::error::Result;
@@ -16,11 +16,15 @@ use crate::output::{Output, people};
 /// Set the end of your claim anew, counted from now
 ///
 /// Fails with exit code 4 if the claim is yours no more.
+///
+/// Several issues are renewed over one connection, each for itself. The exit
+/// code is the highest of theirs; with --json there is one object a line for
+/// each, in the order given, errors among them.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The issue's id
-    #[arg(value_parser = issue_id)]
-    pub id: Option<IssueId>,
+    /// The issue's id; several may be given
+    #[arg(value_name = "ID", value_parser = issue_id)]
+    pub ids: Vec<IssueId>,
 
     /// How long the claim lives from now on; without it, as long as before
     #[arg(short, long, value_name = "DURATION", value_hint = ValueHint::Other, value_parser = ttl)]
@@ -28,12 +32,24 @@ pub struct Args {
 }
 
 pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result<Exit> {
-    let issue = named(args.id, client, "git claim renew")?;
+    let Args { ids, ttl } = args;
+    let renew = async |issue, client: &mut Client, output: &mut Output| {
+        one(issue, ttl, client, output).await
+    };
+    several::each(ids, "git claim renew", client, output, renew).await
+}
+
+async fn one(
+    issue: IssueId,
+    ttl: Option<Ttl>,
+    client: &mut Client,
+    output: &mut Output,
+) -> Result<Exit> {
     let token = own_token(client, &issue, output).await?;
     let request = Request::Renew {
         repo: client.repo()?,
         issue,
-        ttl: args.ttl,
+        ttl,
         session: Some(client.session()?),
         token,
     };

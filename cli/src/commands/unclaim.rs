@@ -4,20 +4,20 @@ use clap::ValueHint;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Text, Token};
 use git_claim_api::reply::Status;
-use git_claim_api::verb::Request;
+use git_claim_api::verb::{Eviction, Request};
 
-use super::{answer, eviction, named, own_token};
+use super::{answer, eviction, own_token, several};
 use crate::args::issue_id;
 use crate::client::Client;
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::noted;
 use crate::output::{Output, people};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The issue's id
-    #[arg(value_parser = issue_id)]
-    pub id: Option<IssueId>,
+    /// The issue's id; several may be given
+    #[arg(value_name = "ID", value_parser = issue_id)]
+    pub ids: Vec<IssueId>,
 
     /// Release a claim that is another's, or yours in another session
     ///
@@ -36,8 +36,25 @@ pub struct Args {
 }
 
 pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result<Exit> {
-    let issue = named(args.id, client, "git unclaim")?;
+    if args.expected_token.is_some() && args.ids.len() > 1 {
+        return Err(
+            Failure::usage("--expected-token means one tenure, and so one issue")
+                .hint("each needs a call of its own"),
+        );
+    }
     let force = eviction("--force", args.force, args.reason, args.expected_token)?;
+    let release = async |issue, client: &mut Client, output: &mut Output| {
+        one(issue, force.clone(), client, output).await
+    };
+    several::each(args.ids, "git unclaim", client, output, release).await
+}
+
+async fn one(
+    issue: IssueId,
+    force: Option<Eviction>,
+    client: &mut Client,
+    output: &mut Output,
+) -> Result<Exit> {
     // By force it is another session's tenure that ends: the token kept here
     // says nothing about it.
     let token = match force {

@@ -1,22 +1,33 @@
 //! Errors as JSON.
 
+use git_claim_api::ids::IssueId;
 use git_claim_api::text::json_line;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::error::Failure;
 
 /// A failure as one line.
 pub fn failure(failure: &Failure) -> String {
-    let value = json!({
+    // A value of strings and numbers always has a JSON form.
+    json_line(&value(failure)).unwrap_or_default()
+}
+
+/// A failure of one of several issues, with the id as it was typed.
+pub fn failure_about(issue: &IssueId, failure: &Failure) -> Value {
+    let mut value = value(failure);
+    value["issue"] = issue.as_str().into();
+    value
+}
+
+fn value(failure: &Failure) -> Value {
+    json!({
         "error": {
             "kind": failure.kind.name(),
             "message": failure.message,
             "hint": failure.hint,
         },
         "exit": failure.kind.code(),
-    });
-    // A value of strings and numbers always has a JSON form.
-    json_line(&value).unwrap_or_default()
+    })
 }
 
 #[cfg(test)]

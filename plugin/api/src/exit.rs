@@ -2,7 +2,7 @@
 
 /// How a command ended. The numbers are fixed by the protocol; 126 and above
 /// belong to shells and SSH and are never used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Exit {
     Done = 0,
