@@ -12,12 +12,13 @@ root := $(DESTDIR)$(PREFIX)
 bindir := $(root)/bin
 libdir := $(root)/lib/git-claim
 includedir := $(root)/include
-man1dir := $(root)/share/man/man1
-man3dir := $(root)/share/man/man3
+mandir := $(root)/share/man
 bashdir := $(root)/share/bash-completion/completions
 zshdir := $(root)/share/zsh/site-functions
 fishdir := $(root)/share/fish/vendor_completions.d
 
+pages := $(notdir $(wildcard man/*.*))
+sections := $(sort $(subst .,,$(suffix $(pages))))
 commands := git-claim git-claims git-unclaim
 programs := $(commands) git-claim-server collab-lease
 
@@ -45,19 +46,23 @@ bench: all
 	$(CARGO) bench --locked -p git-claim-plugin --bench ledger
 	TMPDIR=$(memory) $(CARGO) bench --locked -p git-claim --bench claims
 
-# Writes the man pages and completions anew from the code.
+# Writes the completions anew, and what the manual and the README have from the
+# code or from the programs' answers.
 docs:
+	$(CARGO) build --workspace --locked
 	SNAPSHOTS=overwrite $(CARGO) test -p git-claim --locked --test e2e docs
 
 # Builds nothing, so that `sudo make install` after `make` needs no toolchain.
 install:
-	umask 022 && install -d -m 755 $(bindir) $(libdir) $(includedir) $(man1dir) \
-		$(man3dir) $(bashdir) $(zshdir) $(fishdir)
+	umask 022 && install -d -m 755 $(bindir) $(libdir) $(includedir) \
+		$(sections:%=$(mandir)/man%) $(bashdir) $(zshdir) $(fishdir)
 	install -m 755 $(programs:%=$(built)/%) $(bindir)
 	install -m 644 $(built)/libgit_claim_plugin.so $(libdir)
 	install -m 644 plugin/include/git_claim_plugin.h $(includedir)
-	install -m 644 $(commands:%=man/%.1) $(man1dir)
-	install -m 644 man/git-claim-plugin.3 $(man3dir)
+	for page in $(pages); do \
+		install -m 644 man/$$page $(mandir)/man$${page##*.} || exit 1; \
+	done
+	ln -sf collab-lease.8 $(mandir)/man8/git-claim-server.8
 	for name in $(commands); do \
 		install -m 644 completions/$$name.bash $(bashdir)/$$name && \
 		install -m 644 completions/_$$name $(zshdir)/_$$name && \
@@ -66,7 +71,7 @@ install:
 
 uninstall:
 	rm -f $(programs:%=$(bindir)/%) $(libdir)/libgit_claim_plugin.so
-	rm -f $(includedir)/git_claim_plugin.h $(man3dir)/git-claim-plugin.3
-	rm -f $(commands:%=$(man1dir)/%.1)
+	rm -f $(includedir)/git_claim_plugin.h
+	for page in $(pages) git-claim-server.8; do rm -f $(mandir)/man$${page##*.}/$$page; done
 	rm -f $(commands:%=$(bashdir)/%) $(commands:%=$(zshdir)/_%) $(commands:%=$(fishdir)/%.fish)
 	-rmdir $(libdir)

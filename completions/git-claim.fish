@@ -48,7 +48,7 @@ complete -c git-claim -n "__fish_git_claim_needs_command" -a "install-hook" -d '
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "run" -d 'Hold a claim while a command runs'
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "log" -d 'Show who held an issue, when, and how it ended'
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "whoami" -d 'Show who you are to the server, and what you may do'
-complete -c git-claim -n "__fish_git_claim_needs_command" -a "help" -d 'Show the manual page, or the help of a subcommand'
+complete -c git-claim -n "__fish_git_claim_needs_command" -a "help" -d 'Show the manual page of git claim, or of a subcommand'
 complete -c git-claim -n "__fish_git_claim_needs_command" -a "completions" -d 'Print the completions for a shell'
 complete -c git-claim -n "__fish_git_claim_using_subcommand renew" -s t -l ttl -d 'How long the claim lives from now on; without it, as long as before' -r -f
 complete -c git-claim -n "__fish_git_claim_using_subcommand renew" -s r -l remote -d 'The remote whose server is asked' -r -f

@@ -25,10 +25,25 @@ const FILES: &[(&str, u32)] = &[
     ("share/fish/vendor_completions.d/git-claim.fish", 0o644),
     ("share/fish/vendor_completions.d/git-claims.fish", 0o644),
     ("share/fish/vendor_completions.d/git-unclaim.fish", 0o644),
+    ("share/man/man1/git-claim-check.1", 0o644),
+    ("share/man/man1/git-claim-completions.1", 0o644),
+    ("share/man/man1/git-claim-help.1", 0o644),
+    ("share/man/man1/git-claim-inspect.1", 0o644),
+    ("share/man/man1/git-claim-install-hook.1", 0o644),
+    ("share/man/man1/git-claim-log.1", 0o644),
+    ("share/man/man1/git-claim-recover.1", 0o644),
+    ("share/man/man1/git-claim-renew.1", 0o644),
+    ("share/man/man1/git-claim-run.1", 0o644),
+    ("share/man/man1/git-claim-start.1", 0o644),
+    ("share/man/man1/git-claim-whoami.1", 0o644),
     ("share/man/man1/git-claim.1", 0o644),
     ("share/man/man1/git-claims.1", 0o644),
     ("share/man/man1/git-unclaim.1", 0o644),
     ("share/man/man3/git-claim-plugin.3", 0o644),
+    ("share/man/man7/gitclaim-workflow.7", 0o644),
+    ("share/man/man8/collab-lease.8", 0o644),
+    // A link.
+    ("share/man/man8/git-claim-server.8", 0o777),
     ("share/zsh/site-functions/_git-claim", 0o644),
     ("share/zsh/site-functions/_git-claims", 0o644),
     ("share/zsh/site-functions/_git-unclaim", 0o644),
@@ -107,25 +122,68 @@ fn everything_is_put_in_place_and_taken_away_again() {
     assert_eq!(found, []);
 }
 
+/// What a command shows of the manual that is installed below `top`.
+fn shown(person: &Person, top: &Path, line: &str) -> String {
+    let mut words = line.split(' ');
+    let mut command = person.command(words.next().unwrap(), person.home());
+    command
+        .args(words)
+        .env("MANPATH", top.join("share/man"))
+        .env("MANWIDTH", "80")
+        .env("MANPAGER", "cat")
+        .env("GIT_PAGER", "cat")
+        .env("MAN_DISABLE_SECCOMP", "1");
+    without_overstrikes(&stdout(&command.assert().success()))
+}
+
 #[test]
-fn git_shows_the_manual_for_help() {
+fn help_is_the_manual() {
     let dir = TempDir::new().unwrap();
     make("install", dir.path());
     let top = dir.path().join("usr");
     let person = Person::new("ann", dir.path().join("ann"));
     person.make_home();
-    for command in ["claim", "claims", "unclaim"] {
-        let mut help = person.command("git", dir.path());
-        help.args([command, "--help"])
-            .env("MANPATH", top.join("share/man"))
-            .env("MANWIDTH", "80")
-            .env("MANPAGER", "cat")
-            .env("GIT_PAGER", "cat")
-            .env("MAN_DISABLE_SECCOMP", "1");
-        let page = without_overstrikes(&stdout(&help.assert().success()));
-        for wanted in [&format!("git {command} [OPTIONS]"), "EXIT STATUS"] {
-            assert!(page.contains(wanted), "{wanted} is missing in:\n{page}");
-        }
+    for (line, page) in [
+        ("git claim --help", "git-claim(1)"),
+        ("git claims --help", "git-claims(1)"),
+        ("git unclaim --help", "git-unclaim(1)"),
+        ("git-unclaim --help", "git-unclaim(1)"),
+        ("git claim help", "git-claim(1)"),
+        ("git claim help run", "git-claim-run(1)"),
+        ("git claim run --help", "git-claim-run(1)"),
+        ("git claim heartbeat --help", "git-claim-renew(1)"),
+        // git takes `claim-run` for the name of a guide: `gitclaim-run`.
+        ("git help git-claim-run", "git-claim-run(1)"),
+        ("git help gitclaim-workflow", "gitclaim-workflow(7)"),
+        ("man git-claim-server", "collab-lease(8)"),
+    ] {
+        let shown = shown(&person, &top, line);
+        let title = shown.split_whitespace().next().unwrap();
+        assert_eq!(title.to_lowercase(), page, "{line}");
+        assert!(shown.contains("SYNOPSIS"), "{line}: {shown}");
+    }
+}
+
+#[test]
+fn where_no_page_is_installed_help_is_the_long_text() {
+    let dir = TempDir::new().unwrap();
+    let person = Person::new("ann", dir.path().join("ann"));
+    person.make_home();
+    for (line, first) in [
+        (
+            "git claim help",
+            "Claim an issue, so that nobody else works on it",
+        ),
+        (
+            "git-claim --help",
+            "Claim an issue, so that nobody else works on it",
+        ),
+        ("git claim help run", "Hold a claim while a command runs"),
+        ("git claim run --help", "Hold a claim while a command runs"),
+        ("git claim run -h", "Hold a claim while a command runs"),
+    ] {
+        let shown = shown(&person, dir.path(), line);
+        assert_eq!(shown.lines().next(), Some(first), "{line}");
     }
 }
 

@@ -15,6 +15,7 @@ use crate::commands::{
     start, unclaim, whoami,
 };
 use crate::error::Failure;
+use crate::manual;
 use crate::negation::with_negations;
 use crate::output::json;
 use crate::word_order;
@@ -221,6 +222,8 @@ pub struct Refused {
 #[derive(Debug)]
 enum Why {
     Shown(clap::Error),
+    /// `--help`: a page of the manual, or clap's text where it is not there.
+    Manual(String, clap::Error),
     Wrong(Failure, Option<String>),
 }
 
@@ -228,7 +231,8 @@ impl Refused {
     /// Says so; help and versions go to stdout and are no failure.
     pub fn report(self) -> ExitCode {
         match self.why {
-            Why::Shown(text) => {
+            Why::Manual(page, _) if manual::show(&page) => Exit::Done.into(),
+            Why::Shown(text) | Why::Manual(_, text) => {
                 // A reader that has gone away is no failure of ours.
                 let _ = text.print();
                 Exit::Done.into()
@@ -258,13 +262,14 @@ pub fn parse(program: Program, words: &[OsString]) -> Result<Invocation, Refused
         Program::Claim => word_order::arrange(&definition, words),
         Program::Claims | Program::Unclaim => Ok(words.to_vec()),
     };
-    let json = arranged
-        .as_deref()
-        .unwrap_or(words)
-        .iter()
-        .take_while(|word| *word != "--")
-        .any(|word| word == "--json");
-    let runs = |words: &[OsString]| words.get(1).is_some_and(|word| word == word_order::RUN);
+    let has = |option: &str| {
+        let words = arranged.as_deref().unwrap_or(words).iter();
+        words
+            .take_while(|word| *word != "--")
+            .any(|word| word == option)
+    };
+    let json = has("--json");
+    let wants_manual = has("--help");
     let words = match arranged {
         Ok(words) => words,
         Err(failure) => {
@@ -272,11 +277,20 @@ pub fn parse(program: Program, words: &[OsString]) -> Result<Invocation, Refused
             return Err(Refused { why, json });
         }
     };
-    let runs = program == Program::Claim && runs(&words);
+    let first = words.get(1).and_then(|word| word.to_str());
+    let subcommand = first.and_then(|word| definition.find_subcommand(word));
+    let subcommand = subcommand.map(|subcommand| subcommand.get_name().to_owned());
     read(program, &mut definition, words).map_err(|error| {
+        let subcommand = subcommand.as_deref();
+        let is_help = error.kind() == clap::error::ErrorKind::DisplayHelp;
         let why = match explained(program, error) {
+            Why::Shown(text) if is_help && wants_manual => {
+                Why::Manual(manual::page(program, subcommand), text)
+            }
             // Its other exit codes are those of the command that it runs.
-            Why::Wrong(failure, usage) if runs => Why::Wrong(failure.of_run(), usage),
+            Why::Wrong(failure, usage) if subcommand == Some(word_order::RUN) => {
+                Why::Wrong(failure.of_run(), usage)
+            }
             why => why,
         };
         Refused { why, json }
@@ -426,7 +440,7 @@ mod tests {
             .map(OsString::from)
             .collect();
         parse(program, &words).map_err(|refused| match refused.why {
-            Why::Shown(_) => 0,
+            Why::Shown(_) | Why::Manual(..) => 0,
             Why::Wrong(failure, _) => failure.kind.code(),
         })
     }
@@ -435,6 +449,35 @@ mod tests {
     fn the_definitions_are_sound() {
         for program in Program::ALL {
             command(program).debug_assert();
+        }
+    }
+
+    #[test]
+    fn help_in_full_is_a_page_of_the_manual() {
+        for (program, line, page) in [
+            (Program::Claim, "--help", Some("git-claim")),
+            (Program::Claim, "run --help", Some("git-claim-run")),
+            (
+                Program::Claim,
+                "--json run 42 --help",
+                Some("git-claim-run"),
+            ),
+            (Program::Claim, "heartbeat --help", Some("git-claim-renew")),
+            (Program::Claim, "renew -h", None),
+            (Program::Claim, "--version --help", None),
+            (Program::Claims, "--mine --help", Some("git-claims")),
+            (Program::Unclaim, "--help", Some("git-unclaim")),
+        ] {
+            let words: Vec<OsString> = std::iter::once(program.name())
+                .chain(line.split(' '))
+                .map(OsString::from)
+                .collect();
+            let shown = match parse(program, &words).unwrap_err().why {
+                Why::Manual(page, _) => Some(page),
+                Why::Shown(_) => None,
+                Why::Wrong(failure, _) => panic!("{line}: {failure:?}"),
+            };
+            assert_eq!(shown.as_deref(), page, "{line}");
         }
     }
 

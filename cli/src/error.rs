@@ -77,6 +77,28 @@ impl Kind {
 /// What `git claim run` adds to the exit codes of its own outcomes.
 const OF_RUN: u8 = 100;
 
+/// The exit codes of `git claim run` and what they mean, for the manual.
+pub fn codes_of_run() -> Vec<(String, &'static str)> {
+    let of_command = [
+        ("n", "the command's own exit code"),
+        ("126, 127", "the command could not be run, or was not found"),
+        ("128 + n", "the signal n ended the command"),
+    ];
+    let lost = (
+        Kind::Lost,
+        "the claim was lost while the command ran, and the command was ended",
+    );
+    let own = Exit::ALL.into_iter().filter(|exit| *exit != Exit::Done);
+    let mut own: Vec<_> = own
+        .map(|exit| (Kind::OfRun(exit), exit.meaning()))
+        .chain([lost])
+        .map(|(kind, meaning)| (kind.code().to_string(), meaning))
+        .collect();
+    own.sort();
+    let of_command = of_command.map(|(code, meaning)| (code.to_owned(), meaning));
+    of_command.into_iter().chain(own).collect()
+}
+
 /// A failure, as it is told to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {

@@ -17,6 +17,7 @@ mod error;
 mod git;
 mod hex;
 mod interrupt;
+mod manual;
 mod negation;
 mod noted;
 mod output;
@@ -37,6 +38,7 @@ use std::process::ExitCode;
 
 use args::Program;
 use error::Failure;
+pub use error::codes_of_run;
 use output::Output;
 use run::watchdog;
 

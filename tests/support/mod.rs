@@ -6,6 +6,7 @@ pub mod client;
 pub mod forge;
 pub mod ledger;
 pub mod programs;
+pub mod session;
 pub mod terminal;
 
 use std::time::{Duration, Instant};

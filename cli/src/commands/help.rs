@@ -1,15 +1,17 @@
-//! `git claim help`: the manual, or one subcommand's part of it.
-
-use std::process::{Command, Stdio};
+//! `git claim help`: a page of the manual.
 
 use git_claim_api::exit::Exit;
 use git_claim_api::text::escape;
 
 use crate::args::{Program, command};
 use crate::error::{Failure, Result};
+use crate::manual;
 use crate::output::Output;
 
-/// Show the manual page, or the help of a subcommand
+/// Show the manual page of git claim, or of a subcommand
+///
+/// Where the page is not installed, what `-h` prints is printed at greater
+/// length.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The subcommand
@@ -19,35 +21,16 @@ pub struct Args {
 pub fn run(args: &Args, output: &mut Output) -> Result<Exit> {
     let mut definition = command(Program::Claim);
     definition.build();
-    let Some(name) = &args.subcommand else {
-        if show_page() {
-            return Ok(Exit::Done);
-        }
-        output.text(&definition.render_long_help().to_string())?;
-        return Ok(Exit::Done);
-    };
-    let Some(subcommand) = definition.find_subcommand_mut(name) else {
-        return Err(
+    let asked = match &args.subcommand {
+        None => &mut definition,
+        Some(name) => definition.find_subcommand_mut(name).ok_or_else(|| {
             Failure::usage(format!("git claim has no subcommand '{}'", escape(name)))
-                .hint("`git claim -h` lists them"),
-        );
+                .hint("`git claim -h` lists them")
+        })?,
     };
-    let help = subcommand.render_long_help().to_string();
-    output.text(&help)?;
+    let subcommand = args.subcommand.is_some().then(|| asked.get_name());
+    if !manual::show(&manual::page(Program::Claim, subcommand)) {
+        output.text(&asked.render_long_help().to_string())?;
+    }
     Ok(Exit::Done)
-}
-
-/// Shows the manual page, if `man` finds it.
-fn show_page() -> bool {
-    let page = Program::Claim.name();
-    let found = Command::new("man")
-        .args(["-w", page])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    found.is_ok_and(|status| status.success())
-        && Command::new("man")
-            .arg(page)
-            .status()
-            .is_ok_and(|status| status.success())
 }

@@ -33,6 +33,9 @@ use crate::session;
 /// Only when all of it is sound does it say that work may begin; else it undoes
 /// what it made, and names the command that helps. Repeating it does no harm.
 #[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "git claim start [OPTIONS] <ID>\n       git claim start [OPTIONS] --next"
+)]
 pub struct Args {
     /// The issue's id
     #[arg(value_parser = issue_id, required_unless_present = "next")]

@@ -45,139 +45,167 @@ pub enum Place {
     Repository,
 }
 
-/// One key: its name in lower case as git reports it, where it counts, and
-/// what the manual says of it.
+/// One key: its name, where it counts, and what the manual says of it.
 #[derive(Debug)]
 pub struct Key {
+    /// As people write it; `<name>` stands for any subsection.
     pub name: &'static str,
-    /// The name as people write it.
-    pub shown: &'static str,
     pub places: &'static [Place],
     pub meaning: &'static str,
 }
 
+impl Key {
+    /// Whether git reports this key as `reported`: section and variable in
+    /// lower case, a subsection as it is written.
+    pub fn is(&self, reported: &str) -> bool {
+        self.subsection(reported).is_some()
+    }
+
+    /// The key that git reports as `reported`, as people write it.
+    pub fn written(&self, reported: &str) -> String {
+        let subsection = self.subsection(reported).unwrap_or(SUBSECTION);
+        self.name.replace(SUBSECTION, subsection)
+    }
+
+    /// The subsection in `reported`, if that is this key; empty where the key
+    /// has none.
+    fn subsection<'a>(&self, reported: &'a str) -> Option<&'a str> {
+        let Some((section, variable)) = self.name.split_once(SUBSECTION) else {
+            return reported.eq_ignore_ascii_case(self.name).then_some("");
+        };
+        let behind = reported.get(section.len()..)?;
+        let end = behind.len().checked_sub(variable.len())?;
+        let is_key = reported.get(..section.len())?.eq_ignore_ascii_case(section)
+            && behind.get(end..)?.eq_ignore_ascii_case(variable);
+        behind.get(..end).filter(|_| is_key)
+    }
+}
+
+const SUBSECTION: &str = "<name>";
+
 use Place::{Client, Repository, Server};
 
-/// Every key in the section `claim`, without those of `[claimGroup "…"]`
-/// (`member`), `[claimUser "…"]` (`key`) and `[remote "…"]` (`claimUrl`).
-pub const KEYS: [Key; 15] = [
+/// Every key that is read.
+pub const KEYS: [Key; 21] = [
     key(
-        "claim.remote",
         "claim.remote",
         &[Client],
-        "the remote that is asked where --remote is not given",
+        "the remote that is asked where `--remote` is not given",
     ),
     key(
-        "claim.timeout",
         "claim.timeout",
         &[Client],
         "how long to wait for the server; 30s unless set",
     ),
     key(
-        "claim.controlpersist",
         "claim.controlPersist",
         &[Client],
         "how long a connection stays open for later calls; 60s unless set, `no` turns it off",
     ),
     key(
-        "claim.plugin",
-        "claim.plugin",
-        &[Server],
-        "absolute path of libgit_claim_plugin.so",
+        "remote.<name>.claimUrl",
+        &[Client],
+        "the server that holds this remote's claims, if it is not the one that is pushed to",
     ),
     key(
-        "claim.reposdir",
         "claim.reposDir",
         &[Server],
         "the folder below which repositories are served",
     ),
     key(
         "claim.ledger",
-        "claim.ledger",
         &[Server],
         "the ledger's file; `collab.db` in reposDir unless set",
     ),
     key(
-        "claim.maxttl",
+        "claim.plugin",
+        &[Server],
+        "absolute path of `libgit_claim_plugin.so`; found beside the program unless set",
+    ),
+    key(
         "claim.maxTtl",
         &[Server, Repository],
         "the longest time to live that a claim may ask for; 30d unless set",
     ),
     key(
-        "claim.defaultttl",
         "claim.defaultTtl",
         &[Server, Repository],
         "the time to live of a bound claim that asks for none; 2h unless set",
     ),
     key(
         "claim.read",
-        "claim.read",
         &[Server, Repository],
-        "who may see claims: names, @groups, `*`; several lines add up",
+        "who may see claims: names, `@groups`, `*`; several lines add up",
     ),
+    key("claim.write", &[Server, Repository], "who may claim"),
     key(
-        "claim.write",
-        "claim.write",
-        &[Server, Repository],
-        "who may claim",
-    ),
-    key(
-        "claim.admin",
         "claim.admin",
         &[Server, Repository],
         "who may end another's claim",
     ),
     key(
         "claim.tracker",
-        "claim.tracker",
         &[Repository],
         "where issues live: `git-issue`, `git-bug`, `beads`, `command`, `host` (the forge's own) or `none`; found out unless set",
     ),
     key(
-        "claim.trackercommand",
         "claim.trackerCommand",
         &[Repository],
         "the program that answers for the tracker `command`: an absolute path, and words in front of `resolve ID` or `ready`",
     ),
     key(
         "claim.fence",
-        "claim.fence",
         &[Repository],
-        "what a push with a stale token meets: `on`, `off`, `warn` or `strict`",
+        "what a push with a stale token meets: `on`, `off`, `warn` or `strict`; on unless set",
     ),
     key(
-        "claim.closetrailers",
         "claim.closeTrailers",
         &[Repository],
         "whether a commit that comes to the default branch ends the claims that it names in `Closes:`, `Fixes:` or `Fixes-Issue:`; off unless set",
     ),
+    key(
+        "claimGroup.<name>.member",
+        &[Server],
+        "who is in the group `@<name>`: names; several lines add up",
+    ),
+    key(
+        "claimUser.<name>.key",
+        &[Server],
+        "the fingerprint of a key of this person's, as `ssh-keygen -lf` shows it; behind that of a CA `:` and a certificate's key id",
+    ),
+    key(
+        "claimForgejo.url",
+        &[Server],
+        "the forge's `LOCAL_ROOT_URL`: `http://`, and on this machine, as tokens go there",
+    ),
+    key(
+        "claimForgejo.internalTokenFile",
+        &[Server],
+        "holds the forge's `INTERNAL_TOKEN`; where `INTERNAL_TOKEN_URI` is set, its file",
+    ),
+    key(
+        "claimForgejo.apiTokenFile",
+        &[Server],
+        "holds the API token; without it issues are not the forge's",
+    ),
 ];
 
-const fn key(
-    name: &'static str,
-    shown: &'static str,
-    places: &'static [Place],
-    meaning: &'static str,
-) -> Key {
+const fn key(name: &'static str, places: &'static [Place], meaning: &'static str) -> Key {
     Key {
         name,
-        shown,
         places,
         meaning,
     }
 }
 
-/// The key that git reports as `name`, if it counts in `place`.
-pub fn find(name: &str, place: Place) -> Option<&'static Key> {
-    KEYS.iter()
-        .find(|key| key.name == name && key.places.contains(&place))
+/// The key that git reports as `reported`, if it counts in `place`.
+pub fn find(reported: &str, place: Place) -> Option<&'static Key> {
+    of(place).find(|key| key.is(reported))
 }
 
-/// The keys of `place`, as people write them.
-pub fn names(place: Place) -> impl Iterator<Item = &'static str> {
-    KEYS.iter()
-        .filter(move |key| key.places.contains(&place))
-        .map(|key| key.shown)
+/// The keys of `place`.
+pub fn of(place: Place) -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().filter(move |key| key.places.contains(&place))
 }
 
 #[cfg(test)]
@@ -185,9 +213,30 @@ mod tests {
     use super::{KEYS, Place, find};
 
     #[test]
-    fn names_are_what_git_reports() {
-        for key in &KEYS {
-            assert_eq!(key.shown.to_lowercase(), key.name);
+    fn a_key_is_known_by_what_git_reports() {
+        for (reported, name) in [
+            ("claim.maxttl", Some("claim.maxTtl")),
+            ("claim.maxttls", None),
+            ("claimgroup.devs.member", Some("claimGroup.<name>.member")),
+            ("claimuser.Ann.B.key", Some("claimUser.<name>.key")),
+            ("claimuser.é.key", Some("claimUser.<name>.key")),
+            ("claimgroup.member", None),
+            ("claimgroup.devs.members", None),
+            ("claim", None),
+        ] {
+            let found = KEYS.iter().find(|key| key.is(reported));
+            assert_eq!(found.map(|key| key.name), name, "{reported}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_shown_as_it_is_written() {
+        for (reported, written) in [
+            ("claim.maxttl", "claim.maxTtl"),
+            ("claimgroup.devs.member", "claimGroup.devs.member"),
+        ] {
+            let key = find(reported, Place::Server).unwrap();
+            assert_eq!(key.written(reported), written);
         }
     }
 

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::admin;
 use crate::cgi;
@@ -140,6 +140,11 @@ struct SettingsFile {
     config: Option<PathBuf>,
 }
 
+/// The definition of the command line, for the manual.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
 /// The program.
 pub fn main() -> ExitCode {
     match refuse_to_be_a_clients().and_then(|()| run(Cli::parse().kind)) {
@@ -218,13 +223,11 @@ fn is_the_clients(program: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_sound() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

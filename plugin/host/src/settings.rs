@@ -165,8 +165,7 @@ impl Settings {
                 _ => Ok(()),
             };
         }
-        let is_forgejos = key.starts_with("claimforgejo.");
-        if !is_forgejos && keys::find(key, Place::Server).is_none() {
+        if keys::find(key, Place::Server).is_none() {
             return Err(BadSettings::UnknownKey {
                 path: self.path.clone(),
                 key: shown(key),
@@ -312,10 +311,10 @@ fn subsection<'a>(key: &'a str, section: &str, name: &str) -> Option<&'a str> {
 
 /// A key as people write it.
 fn shown(key: &str) -> String {
-    if let Some(known) = keys::KEYS.iter().find(|known| known.name == key) {
-        return known.shown.to_owned();
+    match keys::KEYS.iter().find(|known| known.is(key)) {
+        Some(known) => known.written(key),
+        None => key.to_owned(),
     }
-    key.to_owned()
 }
 
 fn absolute(value: &str) -> Result<PathBuf, String> {
@@ -443,11 +442,11 @@ mod tests {
             ("[claimForgejo]\nurls = x", "unknown key claimforgejo.urls"),
             (
                 "[claimForgejo]\nurl = https://git.example.org/",
-                "claimforgejo.url: give the forge's LOCAL_ROOT_URL",
+                "claimForgejo.url: give the forge's LOCAL_ROOT_URL",
             ),
             (
                 "[claimForgejo]\napiTokenFile = token",
-                "claimforgejo.apitokenfile: 'token' is not an absolute path",
+                "claimForgejo.apiTokenFile: 'token' is not an absolute path",
             ),
             ("[claim\n", "config"),
         ] {
