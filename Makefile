@@ -22,7 +22,7 @@ sections := $(sort $(subst .,,$(suffix $(pages))))
 commands := git-claim git-claims git-unclaim
 programs := $(commands) git-claim-server collab-lease
 
-.PHONY: all test lint demo bench docs install uninstall
+.PHONY: all test lint demo bench docs install uninstall publish-check
 
 all:
 	$(CARGO) build --workspace --locked --release
@@ -75,3 +75,8 @@ uninstall:
 	for page in $(pages) git-claim-server.8; do rm -f $(mandir)/man$${page##*.}/$$page; done
 	rm -f $(commands:%=$(bashdir)/%) $(commands:%=$(zshdir)/_%) $(commands:%=$(fishdir)/%.fish)
 	-rmdir $(libdir)
+
+# Packs each crate as crates.io would get it, and builds it from what was packed,
+# against the others of them. Uploads nothing.
+publish-check:
+	$(CARGO) publish --workspace --dry-run --locked

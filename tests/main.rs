@@ -44,6 +44,8 @@ mod local;
 #[cfg(test)]
 mod messages;
 #[cfg(test)]
+mod packages;
+#[cfg(test)]
 mod page;
 #[cfg(test)]
 mod plugin_manual;

@@ -7,6 +7,6 @@ mod git_shell;
 mod gitolite;
 mod in_process;
 mod lease_server;
-mod machine;
+pub mod machine;
 mod openssh;
-mod readme;
+pub mod readme;
