@@ -22,7 +22,13 @@ sections := $(sort $(subst .,,$(suffix $(pages))))
 commands := git-claim git-claims git-unclaim
 programs := $(commands) git-claim-server collab-lease
 
-.PHONY: all test lint demo bench docs install uninstall publish-check
+# The time that the packages carry, so that the same tree makes the same bytes:
+# the commit's, which is also that of each file in the archive of `make dist`.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y Cargo.toml)
+DEBDIR ?= $(CARGO_TARGET_DIR)/debian
+DEBFLAGS ?=
+
+.PHONY: all test lint demo bench docs install uninstall deb publish-check
 
 all:
 	$(CARGO) build --workspace --locked --release
@@ -75,6 +81,20 @@ uninstall:
 	for page in $(pages) git-claim-server.8; do rm -f $(mandir)/man$${page##*.}/$$page; done
 	rm -f $(commands:%=$(bashdir)/%) $(commands:%=$(zshdir)/_%) $(commands:%=$(fishdir)/%.fish)
 	-rmdir $(libdir)
+
+# Debian packages of what `make` built: `git-claim`, and `git-claim-server` with
+# the plugin.
+deb:
+	@$(CARGO) deb --version >/dev/null 2>&1 || { \
+		echo "error: cargo-deb makes the packages, and it is not here" >&2; \
+		echo "hint: $(CARGO) install cargo-deb --locked --version ^3" >&2; \
+		exit 1; \
+	}
+	for package in git-claim git-claim-server; do \
+		SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) CARGO_TARGET_DIR=$(CARGO_TARGET_DIR) \
+			$(CARGO) deb --package $$package --locked --no-build --strip \
+			--output $(DEBDIR)/ $(DEBFLAGS) || exit 1; \
+	done
 
 # Packs each crate as crates.io would get it, and builds it from what was packed,
 # against the others of them. Uploads nothing.

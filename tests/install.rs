@@ -50,7 +50,7 @@ const FILES: &[(&str, u32)] = &[
 ];
 
 /// Runs `make TARGET` for what was built for these tests.
-fn make(target: &str, destination: &Path) {
+pub fn make(target: &str, destination: &Path) {
     let built = programs::folder();
     let mut make = Command::new("sh");
     make.current_dir(programs::source())
@@ -72,7 +72,7 @@ fn make(target: &str, destination: &Path) {
         .success();
 }
 
-fn files(folder: &Path, top: &Path, found: &mut Vec<(String, u32)>) {
+pub fn files(folder: &Path, top: &Path, found: &mut Vec<(String, u32)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
         let mode = entry.metadata().unwrap().permissions().mode() & 0o7777;

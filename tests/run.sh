@@ -30,7 +30,11 @@ lighttpd lighttpd
 chromium chromium
 mandoc mandoc
 unshare util-linux
-ip iproute2'
+ip iproute2
+make make
+mmdebstrap mmdebstrap
+dpkg-shlibdeps dpkg-dev
+xz xz-utils'
 
 packages=()
 while read -r program package; do
@@ -58,6 +62,15 @@ fi
 say "building the workspace"
 # The examples too: a test runs one of them.
 cargo build --workspace --locked --lib --bins --examples
+
+# The packages' tests take it from there, if it is not installed.
+tools=${CARGO_TARGET_DIR:-target}/tools
+if ! PATH=$tools/bin:$PATH cargo deb --version >/dev/null 2>&1; then
+    say "building cargo-deb"
+    cargo install cargo-deb --quiet --locked --version ^3 --debug --no-default-features \
+        --root "$tools" --target-dir "$tools/build"
+    rm -rf "$tools/build"
+fi
 
 say "checking that the plugin does not build with panic=abort"
 if output=$(cargo check -p git-claim-plugin --locked --config 'profile.dev.panic="abort"' 2>&1); then

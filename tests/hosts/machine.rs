@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use assert_fs::TempDir;
@@ -19,11 +20,13 @@ pub struct Machine {
     holder: Child,
     /// The first process inside.
     inside: u32,
+    /// What it is made of.
     _dir: TempDir,
 }
 
-/// Runs inside before anything else: `$1` is an empty folder, `$2` the programs.
-const SETUP: &str = r#"
+/// This machine's own system, with ours installed as by `make install`: `$1` is
+/// an empty folder, `$2` the programs, `$3` what comes next.
+const COPY: &str = r#"
 set -eu
 mount -t tmpfs tmpfs "$1"
 writable() {
@@ -40,10 +43,26 @@ for folder in /etc /home /root /srv /var; do
     writable "$1" "$folder"
 done
 chmod 755 / /usr/local /usr/local/*
+ip link set lo up
+exec sh -c "$3"
+"#;
+
+/// The system in `$1`; `$2` is what comes next.
+const OTHER: &str = r#"
+set -eu
+mount --bind "$1" "$1"
+cd "$1"
+mount -t proc proc proc
+ip link set lo up
+exec chroot . sh -c "$2"
+"#;
+
+/// Runs inside before anything else.
+const BOOT: &str = r#"
+set -eu
 mount -t tmpfs -o mode=755 tmpfs /run
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 mkdir /run/sshd
-ip link set lo up
 rm -f /etc/nologin /run/nologin
 ssh-keygen -A >/dev/null
 echo "localhost $(cat /etc/ssh/ssh_host_ed25519_key.pub)" >/etc/ssh/ssh_known_hosts
@@ -78,12 +97,26 @@ impl Machine {
             programs::need(program);
         }
         let dir = TempDir::new().unwrap();
+        let mut setup = Command::new("sh");
+        setup.args(["-c", COPY, "setup"]);
+        setup.arg(dir.path()).arg(programs::folder()).arg(BOOT);
+        Machine::start(&setup, dir)
+    }
+
+    /// A machine whose system is the one in `system`, a folder in `dir`.
+    pub fn of(system: &Path, dir: TempDir) -> Option<Machine> {
+        let mut setup = Command::new("sh");
+        setup.args(["-c", OTHER, "setup"]);
+        setup.arg(system).arg(BOOT);
+        Machine::start(&setup, dir)
+    }
+
+    fn start(setup: &Command, dir: TempDir) -> Option<Machine> {
         let mut holder = Command::new("unshare")
             .args(["--mount", "--net", "--pid", "--fork", "--kill-child"])
             .args(["--mount-proc", "--propagation", "private"])
-            .args(["sh", "-c", SETUP, "setup"])
-            .arg(dir.path())
-            .arg(programs::folder())
+            .arg(setup.get_program())
+            .args(setup.get_args())
             .env_clear()
             .env("PATH", PATH)
             .stdin(Stdio::piped())
@@ -164,7 +197,7 @@ impl Machine {
         command
             // Nothing here takes that long.
             .args(["120", "nsenter"])
-            .args(["--mount", "--net", "--pid", "--target"])
+            .args(["--mount", "--net", "--pid", "--root", "--wd", "--target"])
             .arg(self.inside.to_string())
             .args([
                 "setpriv",
@@ -207,11 +240,12 @@ impl Machine {
 }
 
 /// Where programs are looked for, as in a fresh login of root.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        let _ = self.holder.kill();
+        // It ends with the machine's last process, which its folder outlives.
+        drop(self.holder.stdin.take());
         let _ = self.holder.wait();
     }
 }

@@ -1,12 +1,58 @@
-//! What is handed out: the crates.
+//! What is handed out: Debian packages, the crates.
 
 mod crates;
+mod debian;
+mod debs;
+
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
 
 use crate::hosts::machine::source;
+
+/// `make` in the source tree at `top`, where the world outside is as given:
+/// neither an umask, nor a time zone, nor a language may leave a trace.
+fn make(top: &Path, umask: &str, zone: &str, words: &[String]) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .current_dir(top)
+        .args(["-c", "umask $0 && exec make \"$@\"", umask])
+        .args(words)
+        .env("TZ", zone)
+        .env("LC_ALL", "C")
+        .env_remove("SOURCE_DATE_EPOCH")
+        .env_remove("MAKEFLAGS")
+        .env_remove("MAKELEVEL");
+    command
+}
+
+fn files_ending_in(folder: &Path, end: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut found: Vec<PathBuf> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_str().unwrap().ends_with(end))
+        .collect();
+    found.sort();
+    found
+}
 
 /// The version in the workspace's manifest.
 fn version() -> String {
     let manifest = source("Cargo.toml");
     let (_, rest) = manifest.split_once("\nversion = \"").unwrap();
     rest.split_once('"').unwrap().0.to_owned()
+}
+
+#[test]
+fn the_changelog_begins_with_the_version_that_is_built() {
+    let changes = source("CHANGELOG.md");
+    let newest = changes
+        .lines()
+        .find(|line| line.starts_with("## "))
+        .unwrap();
+    assert!(
+        newest.starts_with(&format!("## [{}]", version())),
+        "{newest}"
+    );
+    assert_eq!(version(), env!("CARGO_PKG_VERSION"));
 }
