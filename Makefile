@@ -22,13 +22,15 @@ sections := $(sort $(subst .,,$(suffix $(pages))))
 commands := git-claim git-claims git-unclaim
 programs := $(commands) git-claim-server collab-lease
 
+version = $(shell sed -n '/^version = /{s/.*"\(.*\)"/\1/p;q}' Cargo.toml)
 # The time that the packages carry, so that the same tree makes the same bytes:
 # the commit's, which is also that of each file in the archive of `make dist`.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y Cargo.toml)
+DISTDIR ?= $(CARGO_TARGET_DIR)/dist
 DEBDIR ?= $(CARGO_TARGET_DIR)/debian
 DEBFLAGS ?=
 
-.PHONY: all test lint demo bench docs install uninstall deb publish-check
+.PHONY: all test lint demo bench docs install uninstall deb dist publish-check
 
 all:
 	$(CARGO) build --workspace --locked --release
@@ -95,6 +97,20 @@ deb:
 			$(CARGO) deb --package $$package --locked --no-build --strip \
 			--output $(DEBDIR)/ $(DEBFLAGS) || exit 1; \
 	done
+
+# The source of the current commit, the same bytes whoever packs it.
+dist: archive = $(DISTDIR)/git-claim-$(version).tar
+dist:
+	@git diff --quiet HEAD -- || { \
+		echo "error: there are changes that no commit has" >&2; \
+		echo "hint: git commit, or git stash; the archive is that of HEAD" >&2; \
+		exit 1; \
+	}
+	mkdir -p $(DISTDIR)
+	git -c tar.umask=0022 -c core.autocrlf=false archive --format=tar \
+		--prefix=git-claim-$(version)/ --output=$(archive) HEAD
+	gzip -9nf $(archive)
+	@echo $(archive).gz
 
 # Packs each crate as crates.io would get it, and builds it from what was packed,
 # against the others of them. Uploads nothing.

@@ -1,5 +1,6 @@
-//! What is handed out: Debian packages, the crates.
+//! What is handed out: Debian packages, the archive of the source, the crates.
 
+mod archive;
 mod crates;
 mod debian;
 mod debs;
@@ -24,6 +25,13 @@ fn make(top: &Path, umask: &str, zone: &str, words: &[String]) -> Command {
         .env_remove("MAKEFLAGS")
         .env_remove("MAKELEVEL");
     command
+}
+
+/// The only file in `folder` whose name ends in `end`.
+fn only_file(folder: &Path, end: &str) -> PathBuf {
+    let found = files_ending_in(folder, end);
+    assert_eq!(found.len(), 1, "{found:?}");
+    found.into_iter().next().unwrap()
 }
 
 fn files_ending_in(folder: &Path, end: &str) -> Vec<PathBuf> {
