@@ -18,7 +18,7 @@ use crate::support::{issue, programs};
 /// A forge whose repository is set up for the fence, with `config` in it.
 fn fenced(config: &[(&str, &str)]) -> Forge {
     let forge = Forge::new();
-    setup(&forge);
+    forge.set_up_fence();
     for (key, value) in config {
         git(&repo(&forge), &["config", key, value]);
     }
@@ -27,17 +27,6 @@ fn fenced(config: &[(&str, &str)]) -> Forge {
 
 fn repo(forge: &Forge) -> PathBuf {
     forge.repos().join(REPO)
-}
-
-/// What `setup` says.
-fn setup(forge: &Forge) -> String {
-    let output = Command::new(programs::server())
-        .args(["setup", REPO, "--config"])
-        .arg(forge.config())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
 }
 
 /// A worktree of `name`'s with the forge's main branch checked out.
@@ -94,7 +83,7 @@ fn refused(forge: &Forge, client: &Client, args: &[&str], expected: &str) -> Str
 #[test]
 fn setup_says_what_it_changed_and_changes_it_once() {
     let forge = Forge::new();
-    let said = setup(&forge);
+    let said = forge.set_up_fence();
     for line in [
         "hooks/pre-receive: added\n",
         "hooks/post-receive: added\n",
@@ -102,7 +91,7 @@ fn setup_says_what_it_changed_and_changes_it_once() {
     ] {
         assert!(said.contains(line), "{said}");
     }
-    assert!(setup(&forge).starts_with("nothing to change"));
+    assert!(forge.set_up_fence().starts_with("nothing to change"));
     let whoami = forge.client("alice").json("git claim whoami", 0);
     assert_eq!(whoami["push_options"], true);
 }
@@ -119,7 +108,7 @@ fn a_hook_that_was_there_is_kept_and_still_decides() {
         fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    let said = setup(&forge);
+    let said = forge.set_up_fence();
     assert!(
         said.contains("hooks/pre-receive.before-git-claim"),
         "{said}"
@@ -143,7 +132,7 @@ fn a_hook_that_was_there_is_kept_and_still_decides() {
         "ran out",
     );
     assert!(!repo(&forge).join("pre").exists());
-    assert!(setup(&forge).starts_with("nothing to change"));
+    assert!(forge.set_up_fence().starts_with("nothing to change"));
 }
 
 #[test]
@@ -457,6 +446,27 @@ fn closing_the_issue_releases_its_claim() {
     assert_eq!(log["tenures"][0]["how"], "closed");
     let left = alice.json("git claims", 0);
     assert_eq!(left["leases"][0]["issue"], issue::RETITLED);
+}
+
+/// A command that brings about what the claim was for has not lost it.
+#[test]
+fn a_command_that_closes_its_own_issue_ends_as_it_ends() {
+    let forge = fenced(&[]);
+    let name = format!("refs/issues/{}", issue::CRASH);
+    let alice = worker(&forge, "alice");
+    alice.ok(&format!("git fetch -q origin {name}:{name}"));
+    alice.ok("git claim ae1c --ttl 2h");
+    close_issue(alice.dir(), &name);
+    let words = [
+        "claim", "run", "ae1c", "--", "git", "push", "-q", "origin", &name,
+    ];
+    alice.git(words).assert().code(0);
+    let told = stderr(&alice.run("git claim renew ae1c").code(4));
+    assert!(
+        told.contains("was released: the issue was closed"),
+        "{told}"
+    );
+    assert!(!told.contains("takes it again"), "{told}");
 }
 
 /// What post-claim was told, once it was told so often.

@@ -106,6 +106,17 @@ impl Forge {
         );
     }
 
+    /// What `git-claim-server setup` says, which puts the fence into [`REPO`].
+    pub fn set_up_fence(&self) -> String {
+        let output = Command::new(programs::server())
+            .args(["setup", REPO, "--config"])
+            .arg(self.config())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// The ledger as it lies on the disk.
     pub fn ledger(&self) -> Ledger {
         Ledger::at(self.repos().join("collab.db"))
@@ -174,6 +185,12 @@ impl Forge {
     /// A new worktree of [`REPO`], and so a new session, of `name`.
     pub fn client(&self, name: &str) -> Client {
         self.person(name).worktree(&url(REPO))
+    }
+
+    /// All processes that serve somebody at this moment: sshd's own for each
+    /// connection, and what runs behind them.
+    pub fn servers(&self) -> Vec<u32> {
+        descendants(self.sshd.as_ref().expect("sshd runs").process.id())
     }
 
     /// What sshd has logged until now.
@@ -405,6 +422,17 @@ pub fn children(parent: u32) -> Vec<u32> {
         .split_whitespace()
         .filter_map(|pid| pid.parse().ok())
         .collect()
+}
+
+/// The processes that descend from `ancestor`.
+pub fn descendants(ancestor: u32) -> Vec<u32> {
+    let mut found = children(ancestor);
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        found.extend(children(parent));
+        next += 1;
+    }
+    found
 }
 
 /// Ends a process; one that has ended is fine.

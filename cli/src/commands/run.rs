@@ -332,7 +332,13 @@ async fn leave(
     let within = Some(left.max(Duration::from_secs(1)));
     match client.ask_within(within, &request, output).await {
         Ok(reply) if reply.exit == Exit::Conflict => {
-            let conflict = people::conflict(&reply.read()?, Doing::Renew);
+            let claim: ClaimReply = reply.read()?;
+            if claim.is_done() {
+                // What it was held for has come about, by the command's own push
+                // as a rule.
+                return Ok(());
+            }
+            let conflict = people::conflict(&claim, Doing::Renew);
             let message = format!(
                 "the claim was lost while the command ran: {}",
                 conflict.message

@@ -202,7 +202,13 @@ pub fn conflict(reply: &ClaimReply, doing: Doing) -> Failure {
             failure(format!("your claim on {id} has run out")).hint(again(&id))
         }
         (Some(Reason::Released), None) if reply.claim.token > 0 => {
-            failure(format!("the claim on {id} was released{}", by_whom(reply))).hint(again(&id))
+            let message = format!("the claim on {id} was released{}", by_whom(reply));
+            failure(message).hint(match reply.is_done() {
+                true => format!(
+                    "`git claim log {id}` tells what happened; `git claim --next` takes another"
+                ),
+                false => again(&id),
+            })
         }
         (_, None) => failure(format!("you do not hold {id}; nobody does"))
             .hint(format!("`git claim {id}` takes it")),
@@ -410,6 +416,18 @@ mod tests {
                 "{hint}"
             );
         }
+    }
+
+    #[test]
+    fn nobody_is_sent_back_to_what_a_push_has_done() {
+        let mut reply = held(Reason::Released, None);
+        reply.why = Some("the issue was closed".into());
+        let failure = conflict(&reply, Doing::Renew);
+        assert_eq!(
+            failure.message,
+            "the claim on a1b2c3d4 was released: the issue was closed"
+        );
+        assert!(!failure.hint.unwrap().contains("takes it again"));
     }
 
     #[test]

@@ -220,7 +220,7 @@ pub struct ClaimReply {
     /// Who ended the caller's tenure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// The reason that they gave.
+    /// The reason that they gave, or what a push has done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -270,6 +270,12 @@ impl ClaimReply {
             refusal_code: None,
             exact_next_action: None,
         }
+    }
+
+    /// Whether the caller's claim is over because a push was the end of it: it
+    /// closed the issue, or merged the bound branch.
+    pub fn is_done(&self) -> bool {
+        self.reason == Some(Reason::Released) && self.why.is_some()
     }
 }
 

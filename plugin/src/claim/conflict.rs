@@ -11,7 +11,8 @@ use git_claim_api::access::Access;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
     pub reason: Reason,
-    /// Who ended the caller's own tenure, and the reason that they gave.
+    /// Who ended the caller's own tenure, and why: the reason that they gave, or
+    /// what a push has done.
     pub by: Option<String>,
     pub why: Option<String>,
 }
@@ -58,9 +59,16 @@ pub(super) fn not_the_holder(situation: &Situation, caller: &Caller, now: Now) -
         Some(_) => Reason::Held.into(),
         None if claim.tenure.is_some() => Reason::Expired.into(),
         None => match &situation.callers_last {
-            Some(last) if last.token == claim.token && last.how == End::Expired => {
-                Reason::Expired.into()
-            }
+            Some(last) if last.token == claim.token => match last.how {
+                End::Expired => Reason::Expired.into(),
+                // A push was the end of it, and nobody is to take it again.
+                End::Closed | End::Merged => Conflict {
+                    reason: Reason::Released,
+                    by: last.by.clone(),
+                    why: last.why.clone(),
+                },
+                _ => Reason::Released.into(),
+            },
             _ => Reason::Released.into(),
         },
     }

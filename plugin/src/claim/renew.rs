@@ -130,6 +130,31 @@ mod tests {
     }
 
     #[test]
+    fn what_a_push_has_done_is_told_until_somebody_takes_it_again() {
+        let ann = caller("ann", "s");
+        let held = claim_of(&ann, 3, None);
+        let after = |claim: &Claim| Situation {
+            callers_last: Some(Ended {
+                how: End::Closed,
+                why: Some("the issue was closed".to_owned()),
+                ..held.tenure.clone().unwrap().expired(3)
+            }),
+            claim: claim.clone(),
+        };
+        let free = Claim {
+            tenure: None,
+            ..held.clone()
+        };
+        let Decision::Conflict(conflict) = renew(&after(&free), &ask(&ann, None, None), NOW) else {
+            panic!("no conflict");
+        };
+        assert_eq!(conflict.reason, Reason::Released);
+        assert_eq!(conflict.why.as_deref(), Some("the issue was closed"));
+        let bobs = claim_of(&caller("bob", "s"), 4, None);
+        assert_eq!(reason(&after(&bobs), &ask(&ann, None, None)), Reason::Held);
+    }
+
+    #[test]
     fn a_forced_release_names_who_did_it() {
         let ann = caller("ann", "s");
         let held = claim_of(&ann, 3, None);
