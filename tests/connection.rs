@@ -7,24 +7,12 @@ use std::net::TcpListener;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::support::client::{Client, Person, stderr};
+use crate::support::eventually;
 use crate::support::forge::{Forge, REPO, url};
-
-/// Waits for what must happen soon; how soon is not the test's business.
-fn eventually(what: &str, happened: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !happened() {
-        assert!(
-            began.elapsed() < Duration::from_secs(60),
-            "{what} did not happen"
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
 
 /// The processes that have `person`'s home in their command line.
 fn processes(person: &Person) -> Vec<String> {

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::support::client::Client;
 use crate::support::forge::{Forge, REPO};
-use crate::support::programs;
+use crate::support::{programs, random};
 
 const WORKERS: usize = 6;
 const TENURES: usize = 25;
@@ -69,11 +69,6 @@ impl Server<'_> {
 /// The exit code that goes with a reply whose server was killed behind it.
 fn exit_of(reply: &Value) -> i32 {
     if reply["status"] == "held" { 4 } else { 0 }
-}
-
-/// A random number below `limit`.
-fn random(limit: u64) -> u64 {
-    getrandom::u64().unwrap() % limit
 }
 
 #[test]

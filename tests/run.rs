@@ -6,7 +6,6 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
@@ -116,9 +115,9 @@ fn with_switch(client: &Client) -> PathBuf {
     client.person().make_program(
         "ssh-switched",
         &format!(
-            "[ -e {} ] && {{ echo 'ssh: connect to host forge: down' >&2; exit 255; }}\n\
+            "[ -e {down} ] && {{ echo x >>{down}.met; echo 'ssh: connect to host forge: down' >&2; exit 255; }}\n\
              exec ssh \"$@\"",
-            down.display()
+            down = down.display()
         ),
     );
     client.ok("git config core.sshCommand ssh-switched");
@@ -423,11 +422,12 @@ fn a_server_that_is_away_for_less_than_the_claim_is_no_matter() {
     let down = with_switch(&alice);
     let traces = Traces::of(&alice);
     let script = "echo $$ >traces/command; while [ ! -e go ]; do sleep 0.05; done";
-    let child = start(&alice, &["ae1c051", "-t", "8s", "--", "sh", "-c", script]);
+    let child = start(&alice, &["ae1c051", "-t", "12s", "--", "sh", "-c", script]);
     traces.pid("command");
     let renewed = || alice.json("git claims", 0)["leases"][0]["heartbeat_at"].clone();
     take_away(&down, &child, Signal::KILL);
-    std::thread::sleep(Duration::from_secs(4));
+    let met = down.with_extension("met");
+    eventually("a heartbeat that fails", || met.exists());
     fs::remove_file(&down).unwrap();
     let before = renewed();
     eventually("a heartbeat", || renewed() != before);

@@ -23,6 +23,11 @@ pub fn eventually(what: &str, happened: impl Fn() -> bool) {
     }
 }
 
+/// A random number below `limit`.
+pub fn random(limit: u64) -> u64 {
+    getrandom::u64().unwrap() % limit
+}
+
 /// The six issues of `cases/git-issue.bundle`.
 pub mod issue {
     /// Open; a comment's text looks like a trailer that closes it.
