@@ -68,6 +68,8 @@ mod serve;
 #[cfg(test)]
 mod several;
 #[cfg(test)]
+mod soak;
+#[cfg(test)]
 mod start;
 #[cfg(test)]
 mod wait;
