@@ -20,6 +20,8 @@ mod connection;
 #[cfg(test)]
 mod docs;
 #[cfg(test)]
+mod etcd_ledger;
+#[cfg(test)]
 mod exit_codes;
 #[cfg(test)]
 mod fence;

@@ -34,7 +34,9 @@ ip iproute2
 make make
 mmdebstrap mmdebstrap
 dpkg-shlibdeps dpkg-dev
-xz xz-utils'
+xz xz-utils
+etcd etcd-server
+openssl openssl'
 
 packages=()
 while read -r program package; do
@@ -53,8 +55,11 @@ hint: sudo apt-get install ${packages[*]}"
     # for absent, those of the packages are not started now, nor later.
     export RUNLEVEL=1 SYSTEMD_OFFLINE=1
     apt-get install -qq --no-install-recommends "${packages[@]}" </dev/null >/dev/null
-    if [[ " ${packages[*]} " = *" lighttpd "* ]] && command -v systemctl >/dev/null; then
-        systemctl --quiet disable lighttpd.service >/dev/null 2>&1 || true
+    if command -v systemctl >/dev/null; then
+        for package in lighttpd etcd-server; do
+            [[ " ${packages[*]} " = *" $package "* ]] || continue
+            systemctl --quiet disable "${package%-server}.service" >/dev/null 2>&1 || true
+        done
     fi
     unset RUNLEVEL SYSTEMD_OFFLINE
 fi

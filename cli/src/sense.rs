@@ -52,6 +52,9 @@ fn about(request: &Request) -> Option<(Option<&IssueId>, Option<&Session>)> {
         | Request::Serve { .. }
         | Request::Rename { .. }
         | Request::Backup { .. }
+        | Request::Look
+        | Request::Init
+        | Request::Migrate { .. }
         | Request::Fence { .. }
         | Request::Settle { .. } => None,
     }

@@ -19,7 +19,7 @@ use git_claim_api::verb::Take;
 use git_claim_plugin::claim::{
     self, Acquire, Caller, Claim, Decision, Ended, Now, Release, Situation, Tenure,
 };
-use git_claim_plugin::ledger::{Filter, Ledger, SqliteLedger, Verdict};
+use git_claim_plugin::ledger::{Filter, Ledger, SqliteLedger, Verdict, When};
 
 /// How many pairs each ratio is the median of.
 const PAIRS: usize = 101;
@@ -141,6 +141,14 @@ fn now() -> Now {
     Now(i64::try_from(since.as_millis()).unwrap())
 }
 
+/// By this machine's clock, and over after so many seconds.
+fn within(seconds: u64) -> When<'static> {
+    When {
+        clock: &now,
+        deadline: Instant::now() + Duration::from_secs(seconds),
+    }
+}
+
 /// Takes or extends a claim, as the verb does.
 fn acquire(ledger: &SqliteLedger, repo: &str, issue: &IssueId, caller: &Caller) {
     let take = Take {
@@ -185,16 +193,15 @@ fn change(
     issue: &IssueId,
     decide: impl Fn(&Situation, u64) -> (Claim, Option<Ended>),
 ) {
-    let deadline = Instant::now() + Duration::from_secs(10);
     ledger
-        .change(deadline, &mut |transaction| {
+        .change(within(10), &mut |transaction| {
             let situation = Situation {
                 claim: transaction.claim(repo, issue)?,
                 callers_last: None,
             };
             let seq = transaction.next_seq()?;
-            let (claim, ended) = decide(&situation, seq);
-            transaction.store(repo, issue, &claim, ended.as_ref())?;
+            let (mut claim, ended) = decide(&situation, seq);
+            transaction.store(repo, issue, &mut claim, ended.as_ref())?;
             Ok(Verdict::Commit)
         })
         .unwrap();
@@ -341,8 +348,8 @@ fn listing(table: &mut Table) {
     let (many, few) = (open("many.db", 1_000_000), open("few.db", 1_000));
     let list = |ledger: &SqliteLedger| {
         ledger
-            .read(&mut |view| {
-                let live = view.live("r.git", &Filter::default(), now())?;
+            .read(within(10), &mut |view| {
+                let live = view.live("r.git", &Filter::default())?;
                 assert_eq!(live.len(), 20);
                 Ok(())
             })
@@ -360,9 +367,8 @@ fn listing(table: &mut Table) {
 /// `rows` claims that ran out or were given back, and 20 that live.
 fn fill(ledger: &SqliteLedger, rows: u32) {
     let now = now().floor();
-    let deadline = Instant::now() + Duration::from_secs(600);
     ledger
-        .change(deadline, &mut |transaction| {
+        .change(within(600), &mut |transaction| {
             for number in 0..rows {
                 let expires_at = if number < 20 { now + 3_600 } else { now - 60 };
                 let tenure = Tenure {
@@ -389,7 +395,7 @@ fn fill(ledger: &SqliteLedger, rows: u32) {
                     generation: 1,
                     tenure: Some(tenure.clone()),
                 };
-                transaction.store("r.git", &issue, &claim, None)?;
+                transaction.store("r.git", &issue, &mut claim, None)?;
                 if is_released {
                     claim.tenure = None;
                     let ended = Ended {
@@ -400,7 +406,7 @@ fn fill(ledger: &SqliteLedger, rows: u32) {
                         by: None,
                         why: None,
                     };
-                    transaction.store("r.git", &issue, &claim, Some(&ended))?;
+                    transaction.store("r.git", &issue, &mut claim, Some(&ended))?;
                 }
             }
             Ok(Verdict::Commit)

@@ -32,7 +32,7 @@ use git_claim_api::{REQUEST_DEADLINE_MS, VERB, gclaim_has};
 use serde_json::json;
 
 use crate::host::{Host, HostError, Input, Level, Stream};
-use crate::ledger::{LedgerError, SqliteLedger};
+use crate::ledger::{self, Ledger, LedgerError};
 use crate::queries::QueryError;
 use crate::server::{Asker, Server};
 
@@ -59,7 +59,7 @@ pub extern "C" fn gclaim_plugin_v1() -> *const gclaim_plugin {
 struct Instance {
     host: gclaim_host,
     settings: PluginSettings,
-    ledger: SqliteLedger,
+    ledger: Box<dyn Ledger>,
     /// The process that opened it: neither SQLite's connections nor its locks
     /// survive a fork.
     process: u32,
@@ -114,7 +114,7 @@ unsafe extern "C" fn open(
         // SAFETY: null or a config struct of at least `size` bytes.
         let settings =
             unsafe { read_settings(config) }.map_err(|(status, why)| refuse(status, &why))?;
-        let ledger = SqliteLedger::open(&settings.ledger).map_err(|error| {
+        let ledger = ledger::open(&settings).map_err(|error| {
             let status = match &error {
                 LedgerError::Busy => GCLAIM_EBUSY,
                 LedgerError::Unfit { .. } => GCLAIM_ECONFIG,
@@ -172,7 +172,7 @@ unsafe extern "C" fn exec(
             call: request.call,
         };
         let server = Server {
-            ledger: &instance.ledger,
+            ledger: &*instance.ledger,
             settings: &instance.settings,
             host: &host,
         };
@@ -226,7 +226,7 @@ unsafe extern "C" fn query(
             call: query.call,
         };
         let server = Server {
-            ledger: &instance.ledger,
+            ledger: &*instance.ledger,
             settings: &instance.settings,
             host: &host,
         };

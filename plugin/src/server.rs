@@ -1,11 +1,13 @@
 //! One request from its words to its reply: parse, find the repository, ask
 //! whether the user may, hand over to a verb, print one line.
 
-use std::time::Instant;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use git_claim_api::access::Access;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Session, Ttl};
+use git_claim_api::ledger::LedgerPlace;
 use git_claim_api::settings::PluginSettings;
 use git_claim_api::text::{escape, json_line};
 use git_claim_api::verb::{BadCommand, RepoArg, Request};
@@ -15,12 +17,15 @@ use crate::claim::change::{self, Scene};
 use crate::claim::{Caller, Claim, Ended, Now};
 use crate::host::{Host, HostError, Level, Stream};
 use crate::input::BadInput;
-use crate::ledger::{Ledger, LedgerError};
+use crate::ledger::{self, Clock, Ledger, LedgerError, Transaction, Verdict, Version, View, When};
 use crate::queries::{self, QueryError};
 use crate::repository::{Repository, RepositoryError};
 use crate::serve;
 use crate::tracker::{Tracker, TrackerError};
 use crate::verbs;
+
+/// How long a copy of the whole ledger may take.
+const LEISURE: Duration = Duration::from_secs(60 * 60);
 
 /// Who asks, as the host authenticated them.
 #[derive(Debug, Clone, Copy)]
@@ -206,9 +211,83 @@ fn not_found() -> Failure {
 }
 
 impl<'a> Call<'a> {
-    /// The ledger.
-    pub fn ledger(&self) -> &'a dyn Ledger {
-        self.server.ledger
+    /// Looks at the ledger.
+    ///
+    /// # Errors
+    /// As [`Ledger::read`].
+    pub fn read(
+        &self,
+        look: &mut dyn FnMut(&dyn View) -> Result<(), LedgerError>,
+    ) -> Result<(), LedgerError> {
+        self.server.ledger.read(self.when(), look)
+    }
+
+    /// Changes the ledger.
+    ///
+    /// # Errors
+    /// As [`Ledger::change`].
+    pub fn change(
+        &self,
+        work: &mut dyn FnMut(&mut dyn Transaction) -> Result<Verdict, LedgerError>,
+    ) -> Result<(), LedgerError> {
+        self.server.ledger.change(self.when(), work)
+    }
+
+    /// The ledger's own id.
+    ///
+    /// # Errors
+    /// As [`Ledger::id`].
+    pub fn ledger_id(&self) -> Result<String, LedgerError> {
+        self.server.ledger.id(self.when())
+    }
+
+    /// The ledger's version.
+    ///
+    /// # Errors
+    /// As [`Ledger::version`].
+    pub fn version(&self) -> Result<Version, LedgerError> {
+        self.server.ledger.version(self.when())
+    }
+
+    /// Copies the ledger.
+    ///
+    /// # Errors
+    /// As [`Ledger::backup`].
+    pub fn backup(&self, file: &Path) -> Result<u64, LedgerError> {
+        self.server.ledger.backup(self.at_leisure(), file)
+    }
+
+    /// Makes an empty ledger.
+    ///
+    /// # Errors
+    /// As [`Ledger::create`].
+    pub fn create(&self) -> Result<(), LedgerError> {
+        self.server.ledger.create(self.when())
+    }
+
+    /// Moves the ledger.
+    ///
+    /// # Errors
+    /// As [`ledger::migrate`].
+    pub fn migrate(&self, to: &LedgerPlace) -> Result<u64, LedgerError> {
+        let files = &self.settings().etcd;
+        ledger::migrate(self.server.ledger, to, files, self.at_leisure())
+    }
+
+    /// For what the administrator asks, which takes as long as the ledger is
+    /// large.
+    fn at_leisure(&self) -> When<'_> {
+        When {
+            deadline: Instant::now() + LEISURE,
+            ..self.when()
+        }
+    }
+
+    fn when(&self) -> When<'_> {
+        When {
+            clock: self,
+            deadline: self.deadline,
+        }
     }
 
     /// The server's settings.
@@ -273,14 +352,15 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The server's time now.
-    pub fn time(&self) -> Now {
-        Now(self.server.host.now_ms())
-    }
-
     /// A line for the admin.
     pub fn warn(&self, line: &str) {
         self.server.host.log(Level::Warn, &escape(line));
+    }
+}
+
+impl Clock for Call<'_> {
+    fn now(&self) -> Now {
+        Now(self.server.host.now_ms())
     }
 }
 
@@ -315,7 +395,14 @@ impl Admitted<'_> {
     }
 
     /// Tells the host of a change that is durable.
-    pub fn announce(&self, issue: &IssueId, before: &Claim, after: &Claim, ended: Option<&Ended>) {
+    pub fn announce(
+        &self,
+        issue: &IssueId,
+        now: Now,
+        before: &Claim,
+        after: &Claim,
+        ended: Option<&Ended>,
+    ) {
         let host = self.call.server.host;
         if !host.hears_events() {
             return;
@@ -323,7 +410,7 @@ impl Admitted<'_> {
         let scene = Scene {
             repo: &self.repo,
             issue,
-            now: self.call.time(),
+            now,
             session: &|tenure| tenure.session.as_ref().map(ToString::to_string),
         };
         for event in change::events(scene, before, after, ended) {

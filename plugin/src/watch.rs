@@ -37,15 +37,15 @@ struct Seen {
 
 impl Seen {
     fn look(admitted: &Admitted<'_>, before: &HashSet<(IssueId, u64)>) -> Result<Seen, Failure> {
-        let call = admitted.call;
         let mut seen = Seen {
-            at: call.time(),
+            at: Now(0),
             live: BTreeMap::new(),
             past: HashSet::new(),
             ended: BTreeMap::new(),
         };
         let look = &mut |view: &dyn View| {
-            let live = view.live(&admitted.repo, &Filter::default(), seen.at)?;
+            seen.at = view.now();
+            let live = view.live(&admitted.repo, &Filter::default())?;
             seen.live = live.into_iter().collect();
             for (issue, ended) in view.history(&admitted.repo, None, Some(RECENT))? {
                 let tenure = (issue.clone(), ended.token);
@@ -56,7 +56,7 @@ impl Seen {
             }
             Ok(())
         };
-        call.ledger().read(look)?;
+        admitted.call.read(look)?;
         for ended in seen.ended.values_mut() {
             ended.sort_by_key(|ended| ended.token);
         }
@@ -76,7 +76,7 @@ impl Watch {
     /// The ledger's.
     pub fn begin(admitted: &Admitted<'_>) -> Result<Watch, Failure> {
         // The version first: what changes in between is looked at again.
-        let version = admitted.call.ledger().version()?;
+        let version = admitted.call.version()?.number;
         let mut seen = Seen::look(admitted, &HashSet::new())?;
         seen.ended.clear();
         Ok(Watch {
@@ -97,9 +97,8 @@ impl Watch {
     /// # Errors
     /// The ledger's.
     pub fn is_due(&self, call: &Call<'_>) -> Result<bool, Failure> {
-        Ok(self.touched
-            || call.ledger().version()? != self.version
-            || self.seen.has_run_out(call.time()))
+        let version = call.version()?;
+        Ok(self.touched || version.number != self.version || self.seen.has_run_out(version.at))
     }
 
     /// The events since the last look, as the one who asks may see them.
@@ -107,7 +106,7 @@ impl Watch {
     /// # Errors
     /// The ledger's.
     pub fn look(&mut self, admitted: &Admitted<'_>) -> Result<Vec<Event>, Failure> {
-        self.version = admitted.call.ledger().version()?;
+        self.version = admitted.call.version()?.number;
         self.touched = false;
         let now = Seen::look(admitted, &self.seen.past)?;
         let before = std::mem::replace(&mut self.seen, now);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::Forge;
+use super::Forge;
 
 /// The events since the last look: what happened, and the token on either side.
 fn told(forge: &Forge) -> Vec<(String, Value, Value)> {

@@ -5,7 +5,9 @@ use assert_fs::prelude::*;
 use git_claim_api::push::{Push, Pusher};
 use serde_json::Value;
 
-use crate::support::{Forge, Said};
+use crate::support::Said;
+
+use super::Forge;
 
 const ZERO: &str = "0000000000000000000000000000000000000000";
 const ONE: &str = "1111111111111111111111111111111111111111";
@@ -33,12 +35,11 @@ fn forge(config: &str) -> Forge {
     let file = repository.child("config");
     let text = std::fs::read_to_string(file.path()).unwrap();
     file.write_str(&format!("{text}{config}")).unwrap();
-    let path = dir.path().join("collab.db");
     let repos = vec![
         ("r.git".to_owned(), Some(repository.path().to_owned())),
         ("other.git".to_owned(), None),
     ];
-    Forge::over(dir, path, repos)
+    Forge::over(dir, repos)
 }
 
 fn option(reply: &Value) -> String {

@@ -3,15 +3,16 @@
 
 use std::process::Command;
 
-use crate::support::{Forge, git_issue_repository};
+use crate::support::git_issue_repository;
+
+use super::Forge;
 use assert_fs::TempDir;
 use serde_json::json;
 
 fn forge() -> Forge {
     let dir = TempDir::new().unwrap();
     let repository = git_issue_repository(dir.path());
-    let ledger = dir.path().join("collab.db");
-    Forge::over(dir, ledger, vec![("app.git".to_owned(), Some(repository))])
+    Forge::over(dir, vec![("app.git".to_owned(), Some(repository))])
 }
 
 fn git(forge: &Forge, args: &[&str]) -> String {

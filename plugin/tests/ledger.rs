@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use assert_fs::TempDir;
-use git_claim_plugin::ledger::{Ledger, LedgerError, SqliteLedger, Verdict};
+use git_claim_plugin::claim::Now;
+use git_claim_plugin::ledger::{LedgerError, SqliteLedger, Verdict, When};
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -30,9 +31,16 @@ fn old_file(path: &Path, rows: &[&str]) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
+/// A change that has to be over by `deadline`.
+fn until(deadline: Instant) -> When<'static> {
+    When {
+        clock: &|| Now(START * 1_000),
+        deadline,
+    }
+}
+
 fn over(dir: TempDir) -> Forge {
-    let path = dir.path().join("collab.db");
-    Forge::over(dir, path, vec![("r.git".to_owned(), None)])
+    Forge::over(dir, vec![("r.git".to_owned(), None)])
 }
 
 #[test]
@@ -70,7 +78,7 @@ fn an_older_servers_file_keeps_its_tokens() {
 
 #[test]
 fn what_an_older_server_writes_later_is_read_as_its_own() {
-    let forge = Forge::new();
+    let forge = <Forge>::new();
     forge.ask("ann", "acquire r.git 1 --ttl 60 --session s1 --note old");
     forge.ask("ann", "acquire r.git 2 --ttl 60 --session s1 --note old");
     let other = Connection::open(forge.dir.path().join("collab.db")).unwrap();
@@ -144,7 +152,7 @@ fn a_file_that_is_no_ledger_is_refused_untouched() {
 
 #[test]
 fn a_damaged_row_is_an_error_and_never_free() {
-    let forge = Forge::new();
+    let forge = <Forge>::new();
     forge.ask("ann", "acquire r.git 1 --session s1");
     let path = forge.dir.path().join("collab.db");
     for damage in [
@@ -179,7 +187,7 @@ fn a_damaged_row_is_an_error_and_never_free() {
 
 #[test]
 fn a_table_that_lacks_a_column_is_an_error_without_the_statement() {
-    let forge = Forge::new();
+    let forge = <Forge>::new();
     forge.ask("ann", "acquire r.git 1 --session s1");
     let other = Connection::open(forge.dir.path().join("collab.db")).unwrap();
     other
@@ -193,7 +201,7 @@ fn a_table_that_lacks_a_column_is_an_error_without_the_statement() {
 #[test]
 fn a_log_that_was_removed_in_use_is_noticed() {
     for replaced in [false, true] {
-        let forge = Forge::new();
+        let forge = <Forge>::new();
         forge.ask("ann", "acquire r.git 1 --session s1");
         let log = forge.dir.path().join("collab.db-wal");
         fs::remove_file(&log).unwrap();
@@ -208,7 +216,7 @@ fn a_log_that_was_removed_in_use_is_noticed() {
 
 #[test]
 fn nothing_but_the_file_and_its_queue_is_left() {
-    let forge = Forge::new();
+    let forge = <Forge>::new();
     forge.ask("ann", "acquire r.git 1 --session s1");
     let Forge { dir, ledger, .. } = forge;
     drop(ledger);
@@ -229,7 +237,7 @@ fn nothing_but_the_file_and_its_queue_is_left() {
 
 #[test]
 fn reading_writes_nothing() {
-    let forge = Forge::new();
+    let forge = <Forge>::new();
     forge.ask("ann", "acquire r.git 1 --ttl 5 --session s1");
     let Forge { dir, ledger, .. } = forge;
     drop(ledger);
@@ -253,7 +261,7 @@ fn reading_writes_nothing() {
 
 #[test]
 fn looking_makes_no_ledger() {
-    let forge = Forge::new();
+    let forge = <Forge>::new();
     for words in ["list r.git", "show r.git 1", "log r.git", "whoami r.git"] {
         assert_eq!(forge.ask("ann", words).exit, 0, "{words}");
     }
@@ -266,9 +274,9 @@ fn looking_makes_no_ledger() {
 
 #[test]
 fn nothing_is_changed_after_the_deadline() {
-    let forge = Forge::new();
+    let forge = <Forge>::new();
     let mut was_run = false;
-    let outcome = forge.ledger.change(Instant::now(), &mut |_| {
+    let outcome = forge.ledger.change(until(Instant::now()), &mut |_| {
         was_run = true;
         Ok(Verdict::Commit)
     });
@@ -278,24 +286,26 @@ fn nothing_is_changed_after_the_deadline() {
 
 #[test]
 fn whoever_waits_longer_than_its_deadline_changes_nothing() {
-    let forge = Forge::new();
+    let forge = <Forge>::new();
     // A writer that does not queue: an older server.
     let other = Connection::open(forge.dir.path().join("collab.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let deadline = Instant::now() + Duration::from_millis(50);
-    let outcome = forge.ledger.change(deadline, &mut |_| Ok(Verdict::Commit));
+    let outcome = forge
+        .ledger
+        .change(until(deadline), &mut |_| Ok(Verdict::Commit));
     assert!(matches!(outcome, Err(LedgerError::Busy)), "{outcome:?}");
 }
 
 #[test]
 fn the_order_of_tenures_and_the_id_outlive_a_restart() {
-    let forge = Forge::new();
+    let forge = <Forge>::new();
     forge.ask("ann", "acquire r.git 9 --session s1");
-    let id = forge.ledger.id().unwrap();
+    let id = forge.ledger_id();
     let Forge { dir, ledger, .. } = forge;
     drop(ledger);
     let forge = over(dir);
-    assert_eq!(forge.ledger.id().unwrap(), id);
+    assert_eq!(forge.ledger_id(), id);
     forge.ask("ann", "acquire r.git 1 --session s1");
     let list = forge.ask("ann", "list r.git").json();
     assert_eq!(list["leases"][0]["issue"], "9");
@@ -303,7 +313,7 @@ fn the_order_of_tenures_and_the_id_outlive_a_restart() {
 
 #[test]
 fn the_list_of_live_claims_uses_its_index() {
-    let forge = Forge::new();
+    let forge = <Forge>::new();
     forge.ask("ann", "acquire r.git 9 --session s1");
     let other = Connection::open(forge.dir.path().join("collab.db")).unwrap();
     let plan: Vec<String> = other

@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::support::{Forge, START};
+use crate::support::START;
+
+use super::Forge;
 
 const USERS: [&str; 2] = ["ann", "bob"];
 const SESSIONS: [&str; 2] = ["s1", "s2"];
@@ -186,8 +188,9 @@ proptest! {
         let mut models: HashMap<usize, Model> = HashMap::new();
         for step in &steps {
             if let Step::Wait { ms } = step {
+                let ms = if Forge::WHOLE_SECONDS { ms / 1_000 * 1_000 } else { *ms };
                 now += ms;
-                forge.step_ms(*ms);
+                forge.step_ms(ms);
                 continue;
             }
             let Some((issue, user, words)) = words(step) else { continue };

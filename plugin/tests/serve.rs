@@ -3,7 +3,9 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Forge, Said};
+use crate::support::Said;
+
+use super::Forge;
 
 /// The lines that `user` reads for `lines`, and how it ended.
 fn serve(forge: &Forge, user: &str, lines: &str) -> (Vec<Value>, Said) {

@@ -7,7 +7,9 @@ use assert_fs::TempDir;
 use git_claim_api::push::{Push, Pusher};
 use serde_json::Value;
 
-use crate::support::{Forge, git_issue_repository};
+use crate::support::git_issue_repository;
+
+use super::Forge;
 
 const OPEN: &str = "ae1c051b-e411-4fe3-9f28-157f2d8dccc0";
 const ZERO: &str = "0000000000000000000000000000000000000000";
@@ -21,10 +23,9 @@ struct Site {
 fn site() -> Site {
     let dir = TempDir::new().unwrap();
     let git_dir = git_issue_repository(dir.path());
-    let path = dir.path().join("collab.db");
     let repos = vec![("app.git".to_owned(), Some(git_dir.clone()))];
     let site = Site {
-        forge: Forge::over(dir, path, repos),
+        forge: Forge::over(dir, repos),
         git_dir,
     };
     site.git(&["symbolic-ref", "HEAD", "refs/heads/main"]);

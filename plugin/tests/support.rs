@@ -10,10 +10,13 @@ use assert_fs::TempDir;
 use git_claim_api::access::Access;
 use git_claim_api::push::Push;
 use git_claim_api::settings::PluginSettings;
+use git_claim_plugin::claim::Now;
 use git_claim_plugin::host::{Host, HostError, Input, Level, Stream};
-use git_claim_plugin::ledger::SqliteLedger;
+use git_claim_plugin::ledger::{Ledger, When};
 use git_claim_plugin::server::{Asker, Server};
 use serde_json::Value;
+
+use crate::engines::{Engine, Sqlite};
 
 /// Where the clock of a new forge stands: seconds since the epoch.
 pub const START: i64 = 1_788_609_600;
@@ -33,9 +36,10 @@ impl Said {
     }
 }
 
-pub struct Forge {
+pub struct Forge<E = Sqlite> {
     pub dir: TempDir,
-    pub ledger: SqliteLedger,
+    pub engine: E,
+    pub ledger: Box<dyn Ledger>,
     settings: PluginSettings,
     host: TestHost,
 }
@@ -50,26 +54,32 @@ struct TestHost {
     events: RefCell<Vec<Value>>,
 }
 
-impl Forge {
+impl<E: Engine> Forge<E> {
+    pub const WHOLE_SECONDS: bool = E::WHOLE_SECONDS;
+
     /// A forge with `r.git` and `other.git`, which have no tracker.
-    pub fn new() -> Forge {
+    pub fn new() -> Forge<E> {
         Forge::with_repos(vec![
             ("r.git".to_owned(), None),
             ("other.git".to_owned(), None),
         ])
     }
 
-    pub fn with_repos(repos: Vec<(String, Option<PathBuf>)>) -> Forge {
-        let dir = TempDir::new().unwrap();
-        let path = dir.path().join("collab.db");
-        Forge::over(dir, path, repos)
+    pub fn with_repos(repos: Vec<(String, Option<PathBuf>)>) -> Forge<E> {
+        Forge::over(TempDir::new().unwrap(), repos)
     }
 
-    pub fn over(dir: TempDir, path: PathBuf, repos: Vec<(String, Option<PathBuf>)>) -> Forge {
-        let ledger = SqliteLedger::open(&path).unwrap();
-        let settings = serde_json::json!({ "ledger": path });
+    pub fn over(dir: TempDir, repos: Vec<(String, Option<PathBuf>)>) -> Forge<E> {
+        let engine = E::new(dir.path(), START * 1_000);
+        Forge::with(dir, engine, repos)
+    }
+
+    pub fn with(dir: TempDir, engine: E, repos: Vec<(String, Option<PathBuf>)>) -> Forge<E> {
+        let ledger = engine.open();
+        let settings = serde_json::json!({ "ledger": engine.place() });
         Forge {
             dir,
+            engine,
             ledger,
             settings: serde_json::from_value(settings).unwrap(),
             host: TestHost {
@@ -86,6 +96,16 @@ impl Forge {
     /// Lets time pass, or go back.
     pub fn step_ms(&self, ms: i64) {
         self.host.now_ms.set(self.host.now_ms.get() + ms);
+        self.engine.step_ms(ms);
+    }
+
+    /// The ledger's own id.
+    pub fn ledger_id(&self) -> String {
+        let when = When {
+            clock: &|| Now(self.host.now_ms.get()),
+            deadline: Instant::now() + Duration::from_secs(10),
+        };
+        self.ledger.id(when).unwrap()
     }
 
     /// Runs `collab-lease <words>` for `user`. `root` is an admin, `guest` may
@@ -125,7 +145,7 @@ impl Forge {
 
     /// Runs `steps` while `user` watches `r.git` through another connection; the
     /// events that they are told after each.
-    pub fn watch(&self, user: &str, steps: &[&dyn Fn(&Forge)]) -> Vec<Vec<Value>> {
+    pub fn watch(&self, user: &str, steps: &[Step<'_, E>]) -> Vec<Vec<Value>> {
         let watcher = Watcher {
             forge: self,
             user,
@@ -134,9 +154,9 @@ impl Forge {
             out: RefCell::default(),
             told: RefCell::default(),
         };
-        let ledger = SqliteLedger::open(&self.settings.ledger).unwrap();
+        let ledger = self.engine.open();
         let exit = Server {
-            ledger: &ledger,
+            ledger: &*ledger,
             settings: &self.settings,
             host: &watcher,
         }
@@ -162,7 +182,7 @@ impl Forge {
         *self.host.user.borrow_mut() = user.to_owned();
         *self.host.out.borrow_mut() = Default::default();
         let exit = Server {
-            ledger: &self.ledger,
+            ledger: &*self.ledger,
             settings: &self.settings,
             host: &self.host,
         }
@@ -184,17 +204,20 @@ impl Forge {
     }
 }
 
+/// What others do between two looks.
+type Step<'a, E> = &'a dyn Fn(&Forge<E>);
+
 /// A host whose peer watches, and between whose looks others do something.
-struct Watcher<'a> {
-    forge: &'a Forge,
+struct Watcher<'a, E> {
+    forge: &'a Forge<E>,
     user: &'a str,
-    steps: &'a [&'a dyn Fn(&Forge)],
+    steps: &'a [Step<'a, E>],
     reads: Cell<usize>,
     out: RefCell<String>,
     told: RefCell<Vec<Vec<Value>>>,
 }
 
-impl Host for Watcher<'_> {
+impl<E: Engine> Host for Watcher<'_, E> {
     fn now_ms(&self) -> i64 {
         self.forge.host.now_ms()
     }

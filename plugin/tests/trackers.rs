@@ -9,7 +9,9 @@ use std::process::{Command, Stdio};
 use assert_fs::TempDir;
 use serde_json::{Value, json};
 
-use crate::support::{Forge, Said, git_issue_repository};
+use crate::support::{Said, git_issue_repository};
+
+use super::Forge;
 
 /// A forge over one bare repository, `app.git`.
 struct Repo {
@@ -37,10 +39,9 @@ impl Repo {
     }
 
     fn over(dir: TempDir, path: PathBuf) -> Repo {
-        let ledger = dir.path().join("collab.db");
         let repos = vec![("app.git".to_owned(), Some(path.clone()))];
         Repo {
-            forge: Forge::over(dir, ledger, repos),
+            forge: Forge::over(dir, repos),
             path,
         }
     }

@@ -1,7 +1,9 @@
 //! The verb from words to replies, with a clock that the tests set.
 
-use crate::support::Forge;
+use super::Forge;
 use serde_json::{Value, json};
+
+use crate::engines::Sqlite;
 
 /// `json` without what differs from run to run.
 fn of(said: &crate::support::Said, keys: &[&str]) -> Value {
@@ -368,9 +370,9 @@ fn a_backup_is_a_ledger_of_its_own() {
     let again = forge.ask_as_host(&format!("backup {}", file.display()));
     assert_eq!(again.exit, 6, "{again:?}");
     let log = file.with_file_name("backup.db-wal");
-    let copy = Forge::over(
+    let copy = crate::support::Forge::with(
         assert_fs::TempDir::new().unwrap(),
-        file,
+        Sqlite { path: file },
         vec![("r.git".to_owned(), None)],
     );
     assert_eq!(copy.ask("ann", "show r.git 1").json()["holder"], "ann");

@@ -20,7 +20,7 @@ use super::programs;
 pub const REPO: &str = "acme/app.git";
 
 /// Who may do what on every forge; `eve` has a key and no right.
-const RIGHTS: &str = "[claim]
+pub const RIGHTS: &str = "[claim]
 \tread = dave
 \twrite = alice
 \twrite = bob

@@ -11,6 +11,7 @@ pub mod duration;
 pub mod event;
 pub mod exit;
 pub mod ids;
+pub mod ledger;
 pub mod lock;
 pub mod push;
 pub mod query;

@@ -5,19 +5,49 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ledger::LedgerPlace;
+
 /// What the host hands to the plugin's `open`, as JSON. An unknown key is
 /// refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PluginSettings {
-    /// The ledger's file, an absolute path.
-    pub ledger: PathBuf,
+    /// An absolute path, or a place in etcd.
+    pub ledger: LedgerPlace,
+    /// What a ledger on etcd is reached with.
+    #[serde(default, skip_serializing_if = "EtcdFiles::is_empty")]
+    pub etcd: EtcdFiles,
     /// Seconds; [`DEFAULT_MAX_TTL`] if absent.
     #[serde(default = "default_max_ttl")]
     pub max_ttl: u64,
     /// Seconds, for bound claims; [`DEFAULT_TTL`] if absent.
     #[serde(default = "default_ttl")]
     pub default_ttl: u64,
+}
+
+/// The files that a cluster is reached with.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EtcdFiles {
+    /// The authority that the nodes' certificates are from; with it the nodes
+    /// are reached over TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+    /// The client's own certificate, and its key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cert: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
+    /// The line `name:password` for etcd's own users.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<PathBuf>,
+}
+
+impl EtcdFiles {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        *self == EtcdFiles::default()
+    }
 }
 
 /// 30 days, in seconds.
@@ -86,7 +116,7 @@ const SUBSECTION: &str = "<name>";
 use Place::{Client, Repository, Server};
 
 /// Every key that is read.
-pub const KEYS: [Key; 21] = [
+pub const KEYS: [Key; 25] = [
     key(
         "claim.remote",
         &[Client],
@@ -115,7 +145,27 @@ pub const KEYS: [Key; 21] = [
     key(
         "claim.ledger",
         &[Server],
-        "the ledger's file; `collab.db` in reposDir unless set",
+        "the ledger's file, `collab.db` in reposDir unless set; or its place in an etcd cluster, `etcd://host:2379,host:2379/prefix`",
+    ),
+    key(
+        "claim.etcdCa",
+        &[Server],
+        "the certificates that etcd's nodes are known by, in PEM; without it they are reached without TLS",
+    ),
+    key(
+        "claim.etcdCert",
+        &[Server],
+        "the server's own certificate for etcd, in PEM",
+    ),
+    key(
+        "claim.etcdKey",
+        &[Server],
+        "the key that goes with it, in PEM and nobody else's to read",
+    ),
+    key(
+        "claim.etcdPassword",
+        &[Server],
+        "a file with one line `name:password` for etcd's users, nobody else's to read",
     ),
     key(
         "claim.plugin",

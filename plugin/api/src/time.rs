@@ -18,9 +18,21 @@ pub fn parse_rfc3339(text: &str) -> Option<i64> {
     Some(DateTime::parse_from_rfc3339(text).ok()?.timestamp())
 }
 
+/// The seconds since the epoch that a `Date:` of HTTP stands for.
+pub fn parse_http_date(text: &str) -> Option<i64> {
+    Some(DateTime::parse_from_rfc2822(text).ok()?.timestamp())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{parse_rfc3339, rfc3339};
+    use super::{parse_http_date, parse_rfc3339, rfc3339};
+
+    #[test]
+    fn a_date_of_http_is_read() {
+        let date = "Sat, 05 Sep 2026 12:00:00 GMT";
+        assert_eq!(parse_http_date(date), Some(1_788_609_600));
+        assert_eq!(parse_http_date("now"), None);
+    }
 
     #[test]
     fn whole_seconds_in_utc() {

@@ -156,6 +156,14 @@ pub enum Request {
     Backup {
         file: Text,
     },
+    /// For the host alone: look whether the ledger can be used.
+    Look,
+    /// For the host alone: make an empty ledger where it is to be.
+    Init,
+    /// For the host alone: move the ledger to another place.
+    Migrate {
+        to: Text,
+    },
     /// For the host alone: may the push that is told line by line pass?
     Fence {
         repo: RepoArg,
@@ -207,7 +215,9 @@ pub const SUBVERBS: [&str; 11] = [
 ];
 
 /// The subverbs that are the host's own, with [`crate::abi::GCLAIM_REQUEST_HOST`].
-pub const HOST_SUBVERBS: [&str; 4] = ["rename", "backup", "fence", "settle"];
+pub const HOST_SUBVERBS: [&str; 7] = [
+    "rename", "backup", "look", "init", "migrate", "fence", "settle",
+];
 
 /// One option: its name and whether a value follows.
 type Opt = (&'static str, bool);
@@ -236,7 +246,7 @@ struct Shape {
     options: &'static [Opt],
 }
 
-const SHAPES: [Shape; 15] = [
+const SHAPES: [Shape; 18] = [
     Shape {
         name: "acquire",
         words: &["a repository", "an issue"],
@@ -335,6 +345,24 @@ const SHAPES: [Shape; 15] = [
     Shape {
         name: "backup",
         words: &["a file"],
+        required: 1,
+        options: &[],
+    },
+    Shape {
+        name: "look",
+        words: &[],
+        required: 0,
+        options: &[],
+    },
+    Shape {
+        name: "init",
+        words: &[],
+        required: 0,
+        options: &[],
+    },
+    Shape {
+        name: "migrate",
+        words: &["a place"],
         required: 1,
         options: &[],
     },
@@ -627,6 +655,11 @@ impl Request {
             },
             "fence" => Request::Fence { repo: s.word()? },
             "settle" => Request::Settle { repo: s.word()? },
+            "look" => Request::Look,
+            "init" => Request::Init,
+            "migrate" => Request::Migrate {
+                to: words::decode(&s.words.next().unwrap_or_default())?.parse()?,
+            },
             // `Sorted::new` knows no other.
             _ => Request::Backup {
                 file: words::decode(&s.words.next().unwrap_or_default())?.parse()?,
@@ -748,7 +781,10 @@ impl Request {
                 line.word(old.as_str());
                 line.word(new.as_str());
             }
-            Request::Backup { file } => line.word(&words::encode(file.as_str())),
+            Request::Backup { file: place } | Request::Migrate { to: place } => {
+                line.word(&words::encode(place.as_str()));
+            }
+            Request::Look | Request::Init => {}
         }
         line.0
     }
@@ -769,6 +805,9 @@ impl Request {
             Request::Serve { .. } => "serve",
             Request::Rename { .. } => "rename",
             Request::Backup { .. } => "backup",
+            Request::Look => "look",
+            Request::Init => "init",
+            Request::Migrate { .. } => "migrate",
             Request::Fence { .. } => "fence",
             Request::Settle { .. } => "settle",
         }
@@ -791,6 +830,9 @@ impl Request {
             Request::Whoami { repo } => repo.as_ref(),
             Request::Rename { .. }
             | Request::Backup { .. }
+            | Request::Look
+            | Request::Init
+            | Request::Migrate { .. }
             | Request::Fence { .. }
             | Request::Settle { .. } => None,
         }

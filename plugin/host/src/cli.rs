@@ -123,6 +123,24 @@ handing any words on:
         /// The new one, as a client would name it.
         new: String,
     },
+    /// Make an empty ledger in the etcd cluster that claim.ledger names.
+    Init {
+        #[command(flatten)]
+        settings: SettingsFile,
+    },
+    /// Move the ledger to another place, with all claims and their history.
+    #[command(after_help = "\
+A place is a file or etcd://host:2379,host:2379/prefix. From its beginning the
+ledger at FROM takes no change any more, and in the end it says where it went.
+What was not finished can be run again.")]
+    Migrate {
+        #[command(flatten)]
+        settings: SettingsFile,
+        /// Where the ledger is.
+        from: String,
+        /// Where it is to be; nothing may be there yet.
+        to: String,
+    },
     /// Copy the ledger to a new file, while it is in use.
     Backup {
         #[command(flatten)]
@@ -191,6 +209,10 @@ fn run(kind: Kind) -> Result<u8, Failure> {
         )),
         Kind::Rename { settings, old, new } => {
             admin::rename::run(settings.config.as_deref(), &old, &new)
+        }
+        Kind::Init { settings } => admin::init::run(settings.config.as_deref()),
+        Kind::Migrate { settings, from, to } => {
+            admin::migrate::run(settings.config.as_deref(), &from, &to)
         }
         Kind::Backup { settings, file } => admin::backup::run(settings.config.as_deref(), &file),
     }

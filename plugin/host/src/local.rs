@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use git_claim_api::VERB;
 use git_claim_api::access::Access;
+use git_claim_api::ledger::LedgerPlace;
 use git_claim_api::verb::Request;
 use git2::{ErrorCode, Repository, RepositoryOpenFlags};
 use rustix::fs::{AtFlags, CWD};
@@ -58,7 +59,10 @@ pub fn run(config: Option<&Path>) -> Result<u8, Failure> {
 ///
 /// # Errors
 /// As for a request.
-pub fn id_and_ledger(git_dir: &Path, settings: &Settings) -> Result<(String, PathBuf), Failure> {
+pub fn id_and_ledger(
+    git_dir: &Path,
+    settings: &Settings,
+) -> Result<(String, LedgerPlace), Failure> {
     let name = git_dir.to_string_lossy();
     let place = Place::find(&name, settings)?;
     match place.repo {
@@ -70,7 +74,7 @@ pub fn id_and_ledger(git_dir: &Path, settings: &Settings) -> Result<(String, Pat
 /// The one repository of a request, and the ledger that holds its claims.
 #[derive(Debug)]
 struct Place {
-    ledger: PathBuf,
+    ledger: LedgerPlace,
     repo: Option<LocalRepo>,
 }
 
@@ -90,7 +94,10 @@ impl Place {
         let (id, ledger) = match repos.and_then(|repos| repos.id_of(&path)) {
             // Never a second ledger beside the one that the site has.
             Some(id) => (id, settings.ledger().map_err(Failure::not_now)?),
-            None => (path.to_string_lossy().into_owned(), path.join(LEDGER_FILE)),
+            None => (
+                path.to_string_lossy().into_owned(),
+                LedgerPlace::File(path.join(LEDGER_FILE)),
+            ),
         };
         if !valid_id(&id) || path.to_str().is_none() {
             return Err(Failure::refused(format!(
@@ -116,6 +123,17 @@ impl Place {
         Ok(Place { ledger, repo: None })
     }
 
+    /// Who can write the ledger's file, or, where it is none, the repository.
+    fn may_claim(&self, repo: &LocalRepo) -> bool {
+        match self.ledger.file() {
+            Some(file) => may_write(file),
+            None => may(
+                &repo.path,
+                rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
+            ),
+        }
+    }
+
     fn repo(&self, id: &str) -> Option<&LocalRepo> {
         self.repo.as_ref().filter(|repo| repo.id == id)
     }
@@ -138,8 +156,8 @@ impl Host for Place {
         readable
             && match access {
                 Access::Read => true,
-                Access::Write => may_write(&self.ledger),
-                Access::Admin => may_write(&self.ledger) && owns(&repo.path),
+                Access::Write => self.may_claim(repo),
+                Access::Admin => self.may_claim(repo) && owns(&repo.path),
             }
     }
 
@@ -269,7 +287,11 @@ mod tests {
             let name = folder.path().join(name).display().to_string();
             let place = Place::find(&name, &Settings::default()).unwrap();
             let path = root.join(git_directory);
-            assert_eq!(place.ledger, path.join("collab.db"), "{name}");
+            assert_eq!(
+                place.ledger.file(),
+                Some(&*path.join("collab.db")),
+                "{name}"
+            );
             let id = place.resolve_repo(&name).unwrap();
             assert_eq!(id, path.display().to_string(), "{name}");
             assert_eq!(place.repo_path(&id), Some(path), "{name}");
@@ -296,7 +318,7 @@ mod tests {
         };
         let place = Place::find(&name, &settings).unwrap();
         assert_eq!(place.resolve_repo(&name).as_deref(), Some("bare.git"));
-        assert_eq!(place.ledger, folder.path().join("collab.db"));
+        assert_eq!(place.ledger.file(), Some(&*folder.path().join("collab.db")));
 
         let elsewhere = TempDir::new().unwrap();
         let settings = Settings {
@@ -304,7 +326,7 @@ mod tests {
             ..Settings::default()
         };
         let place = Place::find(&name, &settings).unwrap();
-        assert!(place.ledger.ends_with("bare.git/collab.db"));
+        assert!(place.ledger.file().unwrap().ends_with("bare.git/collab.db"));
     }
 
     #[test]

@@ -4,9 +4,9 @@
 use std::cell::Cell;
 use std::io::{self, Write as _};
 use std::net::IpAddr;
-use std::path::PathBuf;
 
 use git_claim_api::REQUEST_DEADLINE_MS;
+use git_claim_api::ledger::LedgerPlace;
 use git_claim_api::verb::Request;
 
 use crate::abi::{self, CallError, Instance, OpenError, Plugin};
@@ -22,7 +22,7 @@ use crate::watchdog::{Watchdog, busy};
 #[derive(Debug)]
 pub struct Job<'a> {
     pub settings: &'a Settings,
-    pub ledger: PathBuf,
+    pub ledger: LedgerPlace,
     /// The raw command, the verb included.
     pub command: &'a [u8],
     pub user: &'a str,
@@ -126,7 +126,7 @@ pub fn version(plugin: &Plugin) -> Option<String> {
 pub fn open(
     plugin: &Plugin,
     settings: &Settings,
-    ledger: PathBuf,
+    ledger: LedgerPlace,
     has_tracker: bool,
 ) -> Result<Instance, Failure> {
     let settings = serde_json::to_string(&settings.for_plugin(ledger)).map_err(Failure::not_now)?;

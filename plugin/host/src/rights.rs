@@ -26,6 +26,9 @@ pub fn most_needed(request: &Request) -> Access {
         // The host's own, which no right of a user counts for.
         Request::Rename { .. }
         | Request::Backup { .. }
+        | Request::Look
+        | Request::Init
+        | Request::Migrate { .. }
         | Request::Fence { .. }
         | Request::Settle { .. } => Access::Admin,
     }

@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use git_claim_api::duration;
-use git_claim_api::settings::{self as keys, DEFAULT_MAX_TTL, DEFAULT_TTL, Place, PluginSettings};
+use git_claim_api::ledger::LedgerPlace;
+use git_claim_api::settings::{
+    self as keys, DEFAULT_MAX_TTL, DEFAULT_TTL, EtcdFiles, Place, PluginSettings,
+};
 
 use crate::access::{Groups, Rules, Who, words};
 use crate::forgejo::settings::ForgejoSettings;
@@ -62,7 +65,8 @@ pub struct Settings {
     pub path: PathBuf,
     pub plugin: Option<PathBuf>,
     pub repos_dir: Option<PathBuf>,
-    pub ledger: Option<PathBuf>,
+    pub ledger: Option<LedgerPlace>,
+    pub etcd: EtcdFiles,
     /// Seconds.
     pub max_ttl: Option<u64>,
     /// Seconds.
@@ -183,7 +187,11 @@ impl Settings {
             }
             "claim.plugin" => self.plugin = Some(absolute(value).map_err(bad)?),
             "claim.reposdir" => self.repos_dir = Some(absolute(value).map_err(bad)?),
-            "claim.ledger" => self.ledger = Some(absolute(value).map_err(bad)?),
+            "claim.ledger" => self.ledger = Some(ledger_place(value).map_err(bad)?),
+            "claim.etcdca" => self.etcd.ca = Some(absolute(value).map_err(bad)?),
+            "claim.etcdcert" => self.etcd.cert = Some(absolute(value).map_err(bad)?),
+            "claim.etcdkey" => self.etcd.key = Some(absolute(value).map_err(bad)?),
+            "claim.etcdpassword" => self.etcd.password = Some(absolute(value).map_err(bad)?),
             "claim.maxttl" => self.max_ttl = Some(seconds(value).map_err(bad)?),
             "claim.defaultttl" => self.default_ttl = Some(seconds(value).map_err(bad)?),
             key => match self.rules.list_mut(key) {
@@ -260,14 +268,14 @@ impl Settings {
         })
     }
 
-    /// The ledger's file.
+    /// Where the ledger is.
     ///
     /// # Errors
     /// Neither it nor reposDir is set.
-    pub fn ledger(&self) -> Result<PathBuf, BadSettings> {
+    pub fn ledger(&self) -> Result<LedgerPlace, BadSettings> {
         match &self.ledger {
             Some(ledger) => Ok(ledger.clone()),
-            None => Ok(self.repos_dir()?.join(LEDGER_FILE)),
+            None => Ok(LedgerPlace::File(self.repos_dir()?.join(LEDGER_FILE))),
         }
     }
 
@@ -285,12 +293,24 @@ impl Settings {
     }
 
     /// What the plugin is opened with, for the ledger at `ledger`.
-    pub fn for_plugin(&self, ledger: PathBuf) -> PluginSettings {
+    pub fn for_plugin(&self, ledger: LedgerPlace) -> PluginSettings {
         PluginSettings {
             ledger,
+            etcd: self.etcd.clone(),
             max_ttl: self.max_ttl.unwrap_or(DEFAULT_MAX_TTL),
             default_ttl: self.default_ttl.unwrap_or(DEFAULT_TTL),
         }
+    }
+}
+
+/// A place for a ledger: a file has an absolute path.
+///
+/// # Errors
+/// Why it is none.
+pub fn ledger_place(value: &str) -> Result<LedgerPlace, String> {
+    match value.parse().map_err(|error| format!("{error}"))? {
+        LedgerPlace::File(_) => absolute(value).map(LedgerPlace::File),
+        place => Ok(place),
     }
 }
 
@@ -375,7 +395,10 @@ mod tests {
     fn a_full_file() {
         let settings = read(FULL).unwrap();
         assert_eq!(settings.repos_dir().unwrap(), Path::new("/srv/git"));
-        assert_eq!(settings.ledger().unwrap(), Path::new("/srv/git/collab.db"));
+        assert_eq!(
+            settings.ledger().unwrap().file(),
+            Some(Path::new("/srv/git/collab.db"))
+        );
         assert_eq!(
             settings.plugin().unwrap(),
             Path::new("/usr/lib/git-claim/libgit_claim_plugin.so")

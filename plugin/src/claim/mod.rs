@@ -17,6 +17,7 @@ use git_claim_api::access::Access;
 use git_claim_api::ids::{Branch, Oid, RequestId, Session, Ttl};
 use git_claim_api::lock::Recovery;
 use git_claim_api::reply::End;
+use serde::{Deserialize, Serialize};
 
 pub use acquire::{Acquire, acquire};
 pub use conflict::{Conflict, Refusal};
@@ -71,34 +72,47 @@ pub struct Claim {
     pub tenure: Option<Tenure>,
 }
 
-/// One unbroken holding. Times are seconds since the Unix epoch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One unbroken holding. Times are seconds since the Unix epoch. Its form in
+/// JSON is what the ledger on etcd keeps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tenure {
     pub holder: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     /// `None`: an older server's row, or a client that names no session.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
     /// Rises with each tenure that begins in the ledger; `None` in an older
     /// server's row.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
     pub acquired_at: i64,
     /// `None`: open-ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Ttl>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub heartbeat_at: Option<i64>,
     pub heartbeat_count: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// Random, minted by the server; `None` in an older server's row.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub binding: Option<Bound>,
     /// In a tenure that recovery began: what the record was before.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
 }
 
 /// The branch and worktree that a claim is bound to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bound {
     /// The client's name for the remote.
     pub remote: String,
@@ -109,12 +123,21 @@ pub struct Bound {
     pub machine: String,
     /// Where the branch stood when the claim was bound; where the default
     /// branch did, if it was not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<Oid>,
     pub minted: Minted,
 }
 
+impl Bound {
+    /// The same, minted at `now`.
+    pub fn minted_at(mut self, now: Now) -> Bound {
+        self.minted.at = now.floor();
+        self
+    }
+}
+
 /// Who made a record, and when; never the caller's to say.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Minted {
     /// `start` or `recover`.
     pub source: String,
@@ -125,7 +148,7 @@ pub struct Minted {
 }
 
 /// A tenure that is over, as the history keeps it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     pub token: u64,
     pub tenure: Tenure,
@@ -133,8 +156,10 @@ pub struct Ended {
     pub ended_at: i64,
     pub how: End,
     /// Who ended it, where that was not its holder.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The reason that they gave.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 

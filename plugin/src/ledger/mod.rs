@@ -2,6 +2,9 @@
 //! serve it without touching a decision: look at records, and change them in
 //! one atomic step that may be tried more than once.
 
+mod contents;
+mod copy;
+mod etcd;
 mod file;
 mod queue;
 mod rows;
@@ -12,12 +15,21 @@ use std::path::Path;
 use std::time::Instant;
 
 use git_claim_api::ids::{Branch, IssueId, RequestId, Session};
+use git_claim_api::ledger::LedgerPlace;
+use git_claim_api::settings::PluginSettings;
 
 use crate::claim::{Claim, Ended, Now};
 
+pub use contents::Contents;
+pub use copy::migrate;
+pub use etcd::EtcdLedger;
 pub use sqlite::SqliteLedger;
 
-/// Why the ledger could not serve. None of these means that a change was made.
+/// How far back in an issue's history its former holders are looked for.
+const RECENT_TENURES: u64 = 100;
+
+/// Why the ledger could not serve. But for [`LedgerError::Unsure`] nothing was
+/// changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// The deadline passed while others were served.
@@ -40,6 +52,19 @@ pub enum LedgerError {
         issue: String,
         what: String,
     },
+    /// What was being looked at is not there any more; a new look is needed.
+    #[error("the ledger was changed while it was read; try again")]
+    Again,
+    #[error("the etcd cluster of the ledger {0} has no space left by its quota")]
+    Quota(String),
+    #[error("the ledger {ledger} can't be reached: {why}")]
+    Unreachable { ledger: String, why: String },
+    #[error(
+        "no node of the ledger {0} has answered whether the change was made; the same request again tells"
+    )]
+    Unsure(String),
+    #[error("the ledger {ledger} failed: {why}")]
+    Etcd { ledger: String, why: String },
     #[error("the ledger {} failed: {}", .path.display(), without_sql(source))]
     Sqlite {
         path: std::path::PathBuf,
@@ -66,8 +91,39 @@ pub struct Filter {
     pub limit: Option<u32>,
 }
 
+/// The host's clock.
+pub trait Clock {
+    fn now(&self) -> Now;
+}
+
+impl<F: Fn() -> Now> Clock for F {
+    fn now(&self) -> Now {
+        self()
+    }
+}
+
+/// The times that a use of the ledger goes by.
+#[derive(Clone, Copy)]
+pub struct When<'a> {
+    /// Counts where the engine has no clock of its own.
+    pub clock: &'a dyn Clock,
+    /// After it nothing is changed any more.
+    pub deadline: Instant,
+}
+
+/// How far the ledger has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version {
+    /// Another one once somebody else has changed the ledger.
+    pub number: u64,
+    pub at: Now,
+}
+
 /// A consistent look at the ledger.
 pub trait View {
+    /// The ledger's time: what ends are tested against and computed from here.
+    fn now(&self) -> Now;
+
     /// The issue's row; the default if it never had one.
     ///
     /// # Errors
@@ -103,12 +159,7 @@ pub trait View {
     ) -> Result<Option<Ended>, LedgerError>;
 
     /// The issue whose live claim is bound to `branch`.
-    fn bound_to(
-        &self,
-        repo: &str,
-        branch: &Branch,
-        now: Now,
-    ) -> Result<Option<IssueId>, LedgerError>;
+    fn bound_to(&self, repo: &str, branch: &Branch) -> Result<Option<IssueId>, LedgerError>;
 
     /// The issues with a row whose ids are `typed` or begin with it, at most
     /// `most`.
@@ -120,21 +171,11 @@ pub trait View {
     ) -> Result<Vec<IssueId>, LedgerError>;
 
     /// The live claims of a repository, the oldest tenure first.
-    fn live(
-        &self,
-        repo: &str,
-        filter: &Filter,
-        now: Now,
-    ) -> Result<Vec<(IssueId, Claim)>, LedgerError>;
+    fn live(&self, repo: &str, filter: &Filter) -> Result<Vec<(IssueId, Claim)>, LedgerError>;
 
     /// The issues that nobody holds any more, with the tenure that ended last,
     /// the newest end first.
-    fn ended(
-        &self,
-        repo: &str,
-        filter: &Filter,
-        now: Now,
-    ) -> Result<Vec<(IssueId, Ended)>, LedgerError>;
+    fn ended(&self, repo: &str, filter: &Filter) -> Result<Vec<(IssueId, Ended)>, LedgerError>;
 
     /// The tenures of a repository or an issue that are over, the newest first.
     fn history(
@@ -149,7 +190,8 @@ pub trait View {
 /// stored.
 pub trait Transaction: View {
     /// Stores the row of an issue, and puts a tenure that is over into the
-    /// history.
+    /// history. Where the engine grants another time to live than the claim
+    /// has, `claim` says so afterwards.
     ///
     /// # Errors
     /// Also where the row's token would fall.
@@ -157,11 +199,11 @@ pub trait Transaction: View {
         &mut self,
         repo: &str,
         issue: &IssueId,
-        claim: &Claim,
+        claim: &mut Claim,
         ended: Option<&Ended>,
     ) -> Result<(), LedgerError>;
 
-    /// The next number in the order of tenures; each is given once.
+    /// A number for a tenure that begins: above that of each that began before.
     fn next_seq(&mut self) -> Result<u64, LedgerError>;
 
     /// Carries the rows and the history of `old` to `new`, which has none.
@@ -185,18 +227,18 @@ pub trait Ledger: Send + Sync {
     /// [`LedgerError`], or what `look` answers.
     fn read(
         &self,
+        when: When<'_>,
         look: &mut dyn FnMut(&dyn View) -> Result<(), LedgerError>,
     ) -> Result<(), LedgerError>;
 
     /// Runs `work` as one atomic change, which is durable when this returns.
-    /// `work` may be run again from the start; after `deadline` nothing is
-    /// changed any more.
+    /// `work` may be run again from the start.
     ///
     /// # Errors
     /// [`LedgerError`], or what `work` answers; then nothing was changed.
     fn change(
         &self,
-        deadline: Instant,
+        when: When<'_>,
         work: &mut dyn FnMut(&mut dyn Transaction) -> Result<Verdict, LedgerError>,
     ) -> Result<(), LedgerError>;
 
@@ -204,18 +246,49 @@ pub trait Ledger: Send + Sync {
     ///
     /// # Errors
     /// Also where the file is there already.
-    fn backup(&self, file: &Path) -> Result<u64, LedgerError>;
+    fn backup(&self, when: When<'_>, file: &Path) -> Result<u64, LedgerError>;
 
-    /// A number that is another one once somebody else has changed the ledger.
+    /// Makes an empty ledger, where there is none. A file is made by the first
+    /// change instead.
+    ///
+    /// # Errors
+    /// Also where there is one.
+    fn create(&self, when: When<'_>) -> Result<(), LedgerError>;
+
+    /// All that the ledger holds, also once it is retired.
     ///
     /// # Errors
     /// [`LedgerError`].
-    fn version(&self) -> Result<u64, LedgerError>;
+    fn contents(&self, when: When<'_>) -> Result<Contents, LedgerError>;
+
+    /// Takes the ledger out of service: whoever uses it learns that it has moved
+    /// to `to`. `None` puts it back.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    fn retire(&self, when: When<'_>, to: Option<&str>) -> Result<(), LedgerError>;
+
+    /// How far the ledger has come; costs next to nothing.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    fn version(&self, when: When<'_>) -> Result<Version, LedgerError>;
 
     /// The ledger's own random id, minted when it was created: by the first
     /// change.
     ///
     /// # Errors
     /// [`LedgerError`].
-    fn id(&self) -> Result<String, LedgerError>;
+    fn id(&self, when: When<'_>) -> Result<String, LedgerError>;
+}
+
+/// Opens the ledger that the settings name.
+///
+/// # Errors
+/// It may not be used as it is set up.
+pub fn open(settings: &PluginSettings) -> Result<Box<dyn Ledger>, LedgerError> {
+    Ok(match &settings.ledger {
+        LedgerPlace::File(path) => Box::new(SqliteLedger::open(path)?),
+        LedgerPlace::Etcd(place) => Box::new(EtcdLedger::open(place, &settings.etcd)?),
+    })
 }

@@ -12,6 +12,10 @@ use crate::random;
 /// The version that this code reads and writes.
 pub const VERSION: i64 = 1;
 
+/// The version of a ledger that has moved away: the same tables, and `moved`
+/// says where to.
+pub const MOVED: i64 = -1;
+
 /// The columns that every server knows.
 const SHARED_COLUMNS: [&str; 6] = [
     "repo",
@@ -122,7 +126,7 @@ pub enum Schema {
 pub fn look(connection: &Connection) -> Result<Result<Schema, String>, rusqlite::Error> {
     let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     match version {
-        VERSION => return Ok(Ok(Schema::Current)),
+        VERSION | MOVED => return Ok(Ok(Schema::Current)),
         0 => {}
         newer => {
             return Ok(Err(format!(
@@ -177,6 +181,36 @@ pub fn make(transaction: &Transaction<'_>) -> Result<(), rusqlite::Error> {
         params![random::id()],
     )?;
     transaction.pragma_update(None, "user_version", VERSION)
+}
+
+/// Where the ledger went, if it is not here any more.
+///
+/// # Errors
+/// SQLite's.
+pub fn moved_to(connection: &Connection) -> Result<Option<String>, rusqlite::Error> {
+    let version: i64 = connection
+        .prepare_cached("PRAGMA user_version")?
+        .query_row([], |row| row.get(0))?;
+    if version == MOVED {
+        return connection
+            .query_row("SELECT place FROM moved", [], |row| row.get(0))
+            .map(Some);
+    }
+    Ok(None)
+}
+
+/// Says that the ledger went to `place`, or that it is here.
+///
+/// # Errors
+/// SQLite's.
+pub fn set_moved(connection: &Connection, place: Option<&str>) -> Result<(), rusqlite::Error> {
+    connection.execute_batch("DROP TABLE IF EXISTS moved")?;
+    if let Some(place) = place {
+        connection.execute_batch("CREATE TABLE moved (place TEXT NOT NULL)")?;
+        connection.execute("INSERT INTO moved VALUES (?1)", params![place])?;
+    }
+    let version = if place.is_some() { MOVED } else { VERSION };
+    connection.pragma_update(None, "user_version", version)
 }
 
 fn columns_of_leases(connection: &Connection) -> Result<Vec<String>, rusqlite::Error> {

@@ -15,11 +15,14 @@ use rusqlite::{
     named_params, params,
 };
 
+use super::contents::Contents;
 use super::file::{self, Found};
 use super::queue::Queue;
 use super::rows::{self, Damage, ENDED, LEASE, TENURE, TENURE_COLUMNS};
 use super::schema::{self, Schema, ledger_error};
-use super::{Filter, Ledger, LedgerError, Transaction, Verdict, View};
+use super::{
+    Filter, Ledger, LedgerError, RECENT_TENURES, Transaction, Verdict, Version, View, When,
+};
 use crate::claim::{Claim, Ended, Now};
 
 /// How long opening may wait for others that open or close the same file.
@@ -27,9 +30,6 @@ const OPENING: Duration = Duration::from_secs(10);
 
 /// How many connections this process has opened.
 static OPENED: AtomicU64 = AtomicU64::new(0);
-
-/// How far back in an issue's history its former holders are looked for.
-const RECENT_TENURES: u64 = 100;
 
 /// One ledger file. Connections are opened as threads need them and kept.
 #[derive(Debug)]
@@ -124,8 +124,22 @@ impl SqliteLedger {
                 .connection
                 .transaction()
                 .map_err(|error| ledger_error(&self.path, error))?;
+            self.must_be_here(&transaction)?;
             look(&transaction)
         })
+    }
+
+    /// Refuses a ledger that has moved away.
+    fn must_be_here(&self, connection: &Connection) -> Result<(), LedgerError> {
+        let moved =
+            schema::moved_to(connection).map_err(|error| ledger_error(&self.path, error))?;
+        match moved {
+            None => Ok(()),
+            Some(place) => Err(LedgerError::Unfit {
+                path: self.path.clone(),
+                why: format!("has moved to {place}; set claim.ledger to that"),
+            }),
+        }
     }
 
     /// Lends a connection to `work`. One that failed is closed, not kept.
@@ -276,22 +290,25 @@ fn prepare(
 impl Ledger for SqliteLedger {
     fn read(
         &self,
+        when: When<'_>,
         look: &mut dyn FnMut(&dyn View) -> Result<(), LedgerError>,
     ) -> Result<(), LedgerError> {
         self.look(|connection| {
             look(&SqliteTransaction {
                 connection,
                 path: &self.path,
+                now: when.clock.now(),
             })
         })
     }
 
     fn change(
         &self,
-        deadline: Instant,
+        when: When<'_>,
         work: &mut dyn FnMut(&mut dyn Transaction) -> Result<Verdict, LedgerError>,
     ) -> Result<(), LedgerError> {
         let sql = |error| ledger_error(&self.path, error);
+        let deadline = when.deadline;
         self.with(|handle| {
             handle.has_its_log(&self.path)?;
             let queue = match &mut handle.queue {
@@ -308,9 +325,13 @@ impl Ledger for SqliteLedger {
             if Instant::now() >= deadline {
                 return Err(LedgerError::Busy);
             }
+            self.must_be_here(&transaction)?;
+            // By the time of the decision, not of the request: others may have
+            // been served in between.
             let verdict = work(&mut SqliteTransaction {
                 connection: &transaction,
                 path: &self.path,
+                now: when.clock.now(),
             })?;
             if verdict == Verdict::Commit {
                 transaction.commit().map_err(sql)?;
@@ -323,7 +344,7 @@ impl Ledger for SqliteLedger {
         })
     }
 
-    fn backup(&self, file: &Path) -> Result<u64, LedgerError> {
+    fn backup(&self, _: When<'_>, file: &Path) -> Result<u64, LedgerError> {
         let unfit = |error: std::io::Error| LedgerError::Unfit {
             path: self.path.clone(),
             why: format!("cannot be copied to {}: {error}", file.display()),
@@ -360,21 +381,57 @@ impl Ledger for SqliteLedger {
         synced
     }
 
-    fn version(&self) -> Result<u64, LedgerError> {
+    fn create(&self, _: When<'_>) -> Result<(), LedgerError> {
+        Err(LedgerError::Unfit {
+            path: self.path.clone(),
+            why: "is a file: it is made with the first claim".to_owned(),
+        })
+    }
+
+    fn contents(&self, when: When<'_>) -> Result<Contents, LedgerError> {
+        self.with(|handle| {
+            let sql = |error| ledger_error(&self.path, error);
+            let transaction = handle.connection.transaction().map_err(sql)?;
+            contents(&transaction, &self.path, when.clock.now())
+        })
+    }
+
+    fn retire(&self, when: When<'_>, to: Option<&str>) -> Result<(), LedgerError> {
+        let sql = |error| ledger_error(&self.path, error);
+        self.with(|handle| {
+            let queue = Queue::open(&self.path)?;
+            let turn = queue.wait(when.deadline)?;
+            let transaction = handle
+                .connection
+                .transaction_with_behavior(TransactionBehavior::Immediate)
+                .map_err(sql)?;
+            schema::set_moved(&transaction, to).map_err(sql)?;
+            transaction.commit().map_err(sql)?;
+            drop(turn);
+            Ok(())
+        })
+    }
+
+    fn version(&self, when: When<'_>) -> Result<Version, LedgerError> {
+        let at = when.clock.now();
         if file::check(&self.path)? == Found::Nothing {
-            return Ok(0);
+            return Ok(Version { number: 0, at });
         }
         self.with(|handle| {
+            self.must_be_here(&handle.connection)?;
             let version: u32 = handle
                 .connection
                 .query_row("PRAGMA data_version", [], |row| row.get(0))
                 .map_err(|error| ledger_error(&self.path, error))?;
             // It counts for one connection alone.
-            Ok((handle.serial << 32) | u64::from(version))
+            Ok(Version {
+                number: (handle.serial << 32) | u64::from(version),
+                at,
+            })
         })
     }
 
-    fn id(&self) -> Result<String, LedgerError> {
+    fn id(&self, _: When<'_>) -> Result<String, LedgerError> {
         self.look(|connection| {
             connection
                 .query_row("SELECT id FROM ledger", [], |row| row.get(0))
@@ -387,6 +444,7 @@ impl Ledger for SqliteLedger {
 struct SqliteTransaction<'a> {
     connection: &'a Connection,
     path: &'a Path,
+    now: Now,
 }
 
 impl SqliteTransaction<'_> {
@@ -472,6 +530,10 @@ fn sql_limit(limit: Option<u32>) -> i64 {
 }
 
 impl View for SqliteTransaction<'_> {
+    fn now(&self) -> Now {
+        self.now
+    }
+
     fn claim(&self, repo: &str, issue: &IssueId) -> Result<Claim, LedgerError> {
         let query =
             format!("SELECT {LEASE}, {TENURE} FROM leases WHERE repo = ?1 AND issue_id = ?2");
@@ -555,19 +617,14 @@ impl View for SqliteTransaction<'_> {
         Ok(found.into_iter().next().map(|(_, ended)| ended))
     }
 
-    fn bound_to(
-        &self,
-        repo: &str,
-        branch: &Branch,
-        now: Now,
-    ) -> Result<Option<IssueId>, LedgerError> {
+    fn bound_to(&self, repo: &str, branch: &Branch) -> Result<Option<IssueId>, LedgerError> {
         let query = format!("SELECT {LEASE}, {TENURE} FROM leases WHERE repo = ?1 AND branch = ?2");
         let found = self.rows(repo, &query, params![repo, branch.as_str()], rows::lease)?;
         Ok(found
             .into_iter()
             .find(|(_, claim)| {
                 claim
-                    .live(now)
+                    .live(self.now)
                     .and_then(|tenure| tenure.binding.as_ref())
                     .is_some_and(|bound| bound.branch == *branch)
             })
@@ -599,12 +656,7 @@ impl View for SqliteTransaction<'_> {
             .collect())
     }
 
-    fn live(
-        &self,
-        repo: &str,
-        filter: &Filter,
-        now: Now,
-    ) -> Result<Vec<(IssueId, Claim)>, LedgerError> {
+    fn live(&self, repo: &str, filter: &Filter) -> Result<Vec<(IssueId, Claim)>, LedgerError> {
         // Two ranges of one index: an OR would read every row that ever was held.
         let held = format!(
             "SELECT {LEASE}, {TENURE} FROM leases
@@ -614,7 +666,7 @@ impl View for SqliteTransaction<'_> {
         let params = named_params! {
             ":repo": repo,
             ":name": filter.holder,
-            ":now": now.floor(),
+            ":now": self.now.floor(),
         };
         let mut found: Vec<(Place, Claim)> = self
             .rows(repo, &query, params, rows::lease)?
@@ -634,12 +686,7 @@ impl View for SqliteTransaction<'_> {
             .collect())
     }
 
-    fn ended(
-        &self,
-        repo: &str,
-        filter: &Filter,
-        now: Now,
-    ) -> Result<Vec<(IssueId, Ended)>, LedgerError> {
+    fn ended(&self, repo: &str, filter: &Filter) -> Result<Vec<(IssueId, Ended)>, LedgerError> {
         // What stands before `after` is needed to find the place behind it.
         let enough = filter.limit.filter(|_| filter.after.is_none());
         let ran_out = format!(
@@ -651,7 +698,7 @@ impl View for SqliteTransaction<'_> {
         let params = named_params! {
             ":repo": repo,
             ":name": filter.holder,
-            ":now": now.floor(),
+            ":now": self.now.floor(),
             ":limit": sql_limit(enough),
         };
         let mut found: Vec<(IssueId, Ended)> = self
@@ -718,7 +765,7 @@ impl Transaction for SqliteTransaction<'_> {
         &mut self,
         repo: &str,
         issue: &IssueId,
-        claim: &Claim,
+        claim: &mut Claim,
         ended: Option<&Ended>,
     ) -> Result<(), LedgerError> {
         if let Some(ended) = ended {
@@ -848,4 +895,102 @@ fn store_statement() -> String {
 
 fn placeholders(count: usize) -> String {
     vec!["?"; count].join(", ")
+}
+
+/// All that a ledger's tables hold.
+fn contents(connection: &Connection, path: &Path, now: Now) -> Result<Contents, LedgerError> {
+    let sql = |error| ledger_error(path, error);
+    let look = SqliteTransaction {
+        connection,
+        path,
+        now,
+    };
+    let id = connection
+        .query_row("SELECT id FROM ledger", [], |row| row.get(0))
+        .map_err(sql)?;
+    let repos: Vec<String> = connection
+        .prepare("SELECT DISTINCT repo FROM leases UNION SELECT DISTINCT repo FROM tenures")
+        .and_then(|mut statement| statement.query_map([], |row| row.get(0))?.collect())
+        .map_err(sql)?;
+    let mut contents = Contents {
+        id,
+        at: now.floor(),
+        ..Contents::default()
+    };
+    for repo in repos {
+        let query = format!("SELECT {LEASE}, {TENURE} FROM leases WHERE repo = ?1");
+        let rows = look.rows(&repo, &query, params![repo], rows::lease)?;
+        let query = format!("SELECT {ENDED}, {TENURE} FROM tenures WHERE repo = ?1 ORDER BY id");
+        let past = look.rows(&repo, &query, params![repo], rows::ended)?;
+        let of = |repo: &String| repo.clone();
+        let rows = rows.into_iter().map(|(issue, row)| (of(&repo), issue, row));
+        contents.rows.extend(rows);
+        let past = past
+            .into_iter()
+            .map(|(issue, ended)| (of(&repo), issue, ended));
+        contents.past.extend(past);
+    }
+    contents.past.sort_by_key(|(.., ended)| ended.ended_at);
+    Ok(contents)
+}
+
+/// Puts `contents` into an empty file.
+///
+/// # Errors
+/// SQLite's.
+pub fn fill(path: &Path, contents: &Contents) -> Result<(), LedgerError> {
+    let sql = |error| ledger_error(path, error);
+    let mut connection = Connection::open(path).map_err(sql)?;
+    let transaction = connection.transaction().map_err(sql)?;
+    schema::make(&transaction).map_err(sql)?;
+    let next_seq = contents.last_seq() + 1;
+    transaction
+        .execute(
+            "UPDATE ledger SET id = ?1, next_seq = ?2",
+            params![contents.id, next_seq.cast_signed()],
+        )
+        .map_err(sql)?;
+    let mut change = SqliteTransaction {
+        connection: &transaction,
+        path,
+        now: Now(0),
+    };
+    for (repo, issue, claim) in &contents.rows {
+        change.execute(
+            "INSERT INTO leases (repo, issue_id, token, generation, written_token)
+             VALUES (?1, ?2, ?3, ?4, ?3)",
+            params![
+                repo,
+                issue.as_str(),
+                claim.token.cast_signed(),
+                claim.generation.cast_signed()
+            ],
+        )?;
+        if claim.tenure.is_some() {
+            change.store(repo, issue, &mut claim.clone(), None)?;
+        }
+    }
+    for (repo, issue, ended) in &contents.past {
+        change.store_ended(repo, issue, ended)?;
+    }
+    transaction.commit().map_err(sql)?;
+    connection.close().map_err(|(_, error)| sql(error))
+}
+
+/// The id of the ledger in a file, if it has moved away.
+///
+/// # Errors
+/// It can't be read.
+pub fn moved_away(path: &Path) -> Result<Option<String>, LedgerError> {
+    let sql = |error| ledger_error(path, error);
+    file::check(path)?;
+    let connection =
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(sql)?;
+    match schema::moved_to(&connection).map_err(sql)? {
+        None => Ok(None),
+        Some(_) => connection
+            .query_row("SELECT id FROM ledger", [], |row| row.get(0))
+            .map(Some)
+            .map_err(sql),
+    }
 }

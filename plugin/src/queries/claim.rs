@@ -28,13 +28,13 @@ pub fn run(admitted: &Admitted<'_>, typed: &IssueId) -> Result<ClaimHistoryReply
     // The history first: a tenure that begins in between is then missing from
     // it, rather than live there and over in the claim.
     let log = history::reply(admitted, Some(&id), MOST_TENURES)?;
-    let claim = look_at(admitted, &id)?;
+    let (claim, now) = look_at(admitted, &id)?;
     let caller = admitted.caller(None);
     let viewer = Viewer {
         caller: &caller,
         may_write: false,
         ledger_id: None,
-        now: admitted.call.time(),
+        now,
     };
     let held = claim.live(viewer.now);
     let state = issue.as_ref().map(state);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use git_claim_api::ids::IssueId;
 use git_claim_api::query::{ClaimsReply, HeldIssue, IssueState, Listing};
 
-use crate::claim::Claim;
+use crate::claim::{Claim, Now};
 use crate::ledger::Filter;
 use crate::queries::state;
 use crate::server::{Admitted, Failure};
@@ -24,13 +24,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 pub fn run(admitted: &Admitted<'_>) -> Result<ClaimsReply, Failure> {
     let caller = admitted.caller(None);
+    let Live { claims, more, now } = live(admitted)?;
     let viewer = Viewer {
         caller: &caller,
         may_write: false,
         ledger_id: None,
-        now: admitted.call.time(),
+        now,
     };
-    let (live, more) = live(admitted, &viewer)?;
     let tracker = match admitted.tracker() {
         Ok(tracker) => Some(tracker),
         Err(error) => {
@@ -43,7 +43,7 @@ pub fn run(admitted: &Admitted<'_>) -> Result<ClaimsReply, Failure> {
         None => (Vec::new(), Listing::None),
     };
 
-    let held: HashMap<&IssueId, &Claim> = live.iter().map(|(id, claim)| (id, claim)).collect();
+    let held: HashMap<&IssueId, &Claim> = claims.iter().map(|(id, claim)| (id, claim)).collect();
     let listed: HashSet<&IssueId> = open.iter().map(|issue| &issue.id).collect();
     let mut issues: Vec<HeldIssue> = open
         .iter()
@@ -55,7 +55,7 @@ pub fn run(admitted: &Admitted<'_>) -> Result<ClaimsReply, Failure> {
         })
         .collect();
     let end = Instant::now() + PATIENCE;
-    for (id, claim) in live.iter().filter(|(id, _)| !listed.contains(id)) {
+    for (id, claim) in claims.iter().filter(|(id, _)| !listed.contains(id)) {
         let asked = tracker.as_ref().filter(|_| Instant::now() < end);
         let issue = asked.and_then(|tracker| tracker.resolve(id).ok());
         let recorded = claim.tenure.as_ref().and_then(|held| held.title.clone());
@@ -75,24 +75,29 @@ pub fn run(admitted: &Admitted<'_>) -> Result<ClaimsReply, Failure> {
     })
 }
 
-/// The live claims, the oldest tenure first, and whether there are more.
-fn live(
-    admitted: &Admitted<'_>,
-    viewer: &Viewer<'_>,
-) -> Result<(Vec<(IssueId, Claim)>, bool), Failure> {
+/// The live claims, the oldest tenure first.
+struct Live {
+    claims: Vec<(IssueId, Claim)>,
+    /// Whether there are more.
+    more: bool,
+    now: Now,
+}
+
+fn live(admitted: &Admitted<'_>) -> Result<Live, Failure> {
     let filter = Filter {
         // One more tells whether there is more.
         limit: Some(MOST_CLAIMS + 1),
         ..Filter::default()
     };
-    let mut live = Vec::new();
-    admitted.call.ledger().read(&mut |view| {
-        live = view.live(&admitted.repo, &filter, viewer.now)?;
+    let (mut claims, mut now) = (Vec::new(), Now(0));
+    admitted.call.read(&mut |view| {
+        now = view.now();
+        claims = view.live(&admitted.repo, &filter)?;
         Ok(())
     })?;
-    let more = live.len() > MOST_CLAIMS as usize;
-    live.truncate(MOST_CLAIMS as usize);
-    Ok((live, more))
+    let more = claims.len() > MOST_CLAIMS as usize;
+    claims.truncate(MOST_CLAIMS as usize);
+    Ok(Live { claims, more, now })
 }
 
 /// The tracker's open issues, as far as they can be had: the claims are true

@@ -15,8 +15,9 @@ pub fn run(admitted: &Admitted<'_>, typed: &IssueId, take: &Take) -> Result<Answ
     // that a lost reply can always be retried.
     if let Some(issue) = recorded_id(admitted, typed)? {
         let caller = admitted.caller(take.session.as_ref());
-        let is_own = look_at(admitted, &issue)?
-            .live(admitted.call.now)
+        let (claim, now) = look_at(admitted, &issue)?;
+        let is_own = claim
+            .live(now)
             .is_some_and(|tenure| tenure.is_held_by(&caller));
         if is_own {
             return take_issue(admitted, &issue, None, take);
@@ -57,7 +58,7 @@ fn take_issue(
         &caller,
         &mut |transaction, situation, now| {
             if let Some(binding) = &binding {
-                let holder = transaction.bound_to(&admitted.repo, &binding.branch, now)?;
+                let holder = transaction.bound_to(&admitted.repo, &binding.branch)?;
                 if let Some(other) = holder.filter(|other| other != issue) {
                     return Ok(Decision::Refused(Refusal::BranchTaken {
                         branch: binding.branch.clone(),
@@ -73,7 +74,7 @@ fn take_issue(
                 lease_id: &lease_id,
                 seq: transaction.next_seq()?,
                 request_ended: began_here(transaction, admitted, issue, &caller, take)?,
-                binding: binding.clone(),
+                binding: binding.clone().map(|bound| bound.minted_at(now)),
             };
             Ok(claim::acquire(situation, &ask, now))
         },

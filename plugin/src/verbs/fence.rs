@@ -24,7 +24,6 @@ pub fn run(call: &Call<'_>, repo: &RepoArg) -> Result<Answer, Failure> {
     };
     let mut objections = Vec::new();
     if mode != Fence::Off {
-        let now = call.time();
         let (tokens, unread): (Vec<_>, Vec<_>) = push.tokens().partition(Result::is_ok);
         let tokens: Vec<ClaimToken> = tokens.into_iter().flatten().collect();
         objections.extend(unread.into_iter().filter_map(Result::err).map(|error| {
@@ -35,10 +34,11 @@ pub fn run(call: &Call<'_>, repo: &RepoArg) -> Result<Answer, Failure> {
                 ),
             }
         }));
-        let (mut shown, mut moved) = (Vec::new(), Vec::new());
-        call.ledger().read(&mut |view| {
+        let (mut shown, mut moved, mut now) = (Vec::new(), Vec::new(), Now(0));
+        call.read(&mut |view| {
+            now = view.now();
             shown = known(view, &admitted.repo, &tokens)?;
-            moved = moves(view, &admitted.repo, &push, mode, now)?;
+            moved = moves(view, &admitted.repo, &push, mode)?;
             Ok(())
         })?;
         let found = fence(push.pusher.as_ref(), &shown, &moved, now);
@@ -84,18 +84,12 @@ fn known(view: &dyn View, repo: &str, tokens: &[ClaimToken]) -> Result<Vec<Shown
 }
 
 /// The branches that move, with the claims that they concern.
-fn moves(
-    view: &dyn View,
-    repo: &str,
-    push: &Push,
-    mode: Fence,
-    now: Now,
-) -> Result<Vec<Moved>, LedgerError> {
+fn moves(view: &dyn View, repo: &str, push: &Push, mode: Fence) -> Result<Vec<Moved>, LedgerError> {
     let mut moved = Vec::new();
     // No claim is bound to what is no valid name.
     let branches = push.updates.iter().filter_map(Update::branch);
     for branch in branches.filter_map(|name| name.parse::<Branch>().ok()) {
-        let bound = match view.bound_to(repo, &branch, now)? {
+        let bound = match view.bound_to(repo, &branch)? {
             Some(issue) => {
                 let claim = view.claim(repo, &issue)?;
                 Some((issue, claim))

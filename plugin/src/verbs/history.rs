@@ -39,18 +39,18 @@ pub fn reply(
     limit: u32,
 ) -> Result<LogReply, Failure> {
     let caller = admitted.caller(None);
-    let now = admitted.call.time();
+    let (mut found, mut now) = (Vec::new(), Now(0));
+    admitted.call.read(&mut |view| {
+        now = view.now();
+        found = tenures(view, &admitted.repo, issue, limit)?;
+        Ok(())
+    })?;
     let viewer = Viewer {
         caller: &caller,
         may_write: false,
         ledger_id: None,
         now,
     };
-    let mut found = Vec::new();
-    admitted.call.ledger().read(&mut |view| {
-        found = tenures(view, &admitted.repo, issue, limit, now)?;
-        Ok(())
-    })?;
     // The row of a claim that ran out and the history may both name a tenure.
     let mut seen = HashSet::new();
     found.retain(|entry| seen.insert((entry.issue.clone(), entry.token)));
@@ -115,7 +115,6 @@ fn tenures(
     repo: &str,
     issue: Option<&IssueId>,
     limit: u32,
-    now: Now,
 ) -> Result<Vec<Entry>, LedgerError> {
     // One more tells whether there is more.
     let enough = Some(limit.saturating_add(1));
@@ -123,7 +122,7 @@ fn tenures(
     match issue {
         Some(issue) => {
             let claim = view.claim(repo, issue)?;
-            if claim.live(now).is_some() {
+            if claim.live(view.now()).is_some() {
                 found.extend(Entry::live((issue.clone(), claim)));
             } else if let Some(tenure) = &claim.tenure {
                 let ended = tenure.expired(claim.token);
@@ -135,9 +134,9 @@ fn tenures(
                 limit: enough,
                 ..Filter::default()
             };
-            let live = view.live(repo, &Filter::default(), now)?;
+            let live = view.live(repo, &Filter::default())?;
             found.extend(live.into_iter().filter_map(Entry::live));
-            let ended = view.ended(repo, &filter, now)?;
+            let ended = view.ended(repo, &filter)?;
             found.extend(ended.into_iter().map(Entry::over));
         }
     }

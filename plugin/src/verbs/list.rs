@@ -8,6 +8,7 @@ use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Session, Text};
 use git_claim_api::reply::{Lease, ListReply, ReadyIssue};
 
+use crate::claim::Now;
 use crate::ledger::Filter;
 use crate::server::{Admitted, Answer, Failure};
 use crate::tracker::TrackerError;
@@ -41,7 +42,7 @@ pub fn run(
         None => wanted.mine.then(|| caller.name.clone()),
     };
     if let Some(after) = &wanted.after
-        && look_at(admitted, after)?.token == 0
+        && look_at(admitted, after)?.0.token == 0
     {
         return Err(Failure::Refused(format!(
             "--after {after}: it was never claimed here, so nothing comes after it"
@@ -53,51 +54,47 @@ pub fn run(
         // One more tells whether there is more.
         limit: wanted.limit.map(|limit| limit.saturating_add(1)),
     };
-    let now = admitted.call.time();
-    let mut leases = Vec::new();
-    let viewer = |may_write| Viewer {
+    let (mut live, mut ended, mut now) = (Vec::new(), Vec::new(), Now(0));
+    admitted.call.read(&mut |view| {
+        now = view.now();
+        if wanted.ended {
+            ended = view.ended(&admitted.repo, &filter)?;
+        } else {
+            live = view.live(&admitted.repo, &filter)?;
+        }
+        Ok(())
+    })?;
+    let mut is_bound = live.iter().any(|(_, claim)| claim.is_bound());
+    is_bound |= ended
+        .iter()
+        .any(|(_, ended)| ended.tenure.binding.is_some());
+    let viewer = Viewer {
         caller: &caller,
-        may_write,
+        may_write: is_bound && admitted.may(Access::Write),
         ledger_id: None,
         now,
     };
-    if wanted.ended {
-        let mut ended = Vec::new();
-        admitted.call.ledger().read(&mut |view| {
-            ended = view.ended(&admitted.repo, &filter, now)?;
-            Ok(())
-        })?;
-        let may_write = ended
-            .iter()
-            .any(|(_, ended)| ended.tenure.binding.is_some())
-            && admitted.may(Access::Write);
-        leases.extend(
-            ended
-                .iter()
-                .map(|(issue, ended)| viewer(may_write).ended_lease(issue, ended)),
-        );
-    } else {
-        let mut live = Vec::new();
-        admitted.call.ledger().read(&mut |view| {
-            live = view.live(&admitted.repo, &filter, now)?;
-            Ok(())
-        })?;
-        let may_write =
-            live.iter().any(|(_, claim)| claim.is_bound()) && admitted.may(Access::Write);
-        leases.extend(live.iter().map(|(issue, claim)| Lease {
+    let mut leases: Vec<Lease> = live
+        .iter()
+        .map(|(issue, claim)| Lease {
             issue: issue.to_string(),
-            claim: viewer(may_write).live(claim),
+            claim: viewer.live(claim),
             ended: None,
-        }));
-        mark_closed(admitted, &mut leases);
-    }
+        })
+        .collect();
+    mark_closed(admitted, &mut leases);
+    leases.extend(
+        ended
+            .iter()
+            .map(|(issue, ended)| viewer.ended_lease(issue, ended)),
+    );
     let limit = wanted.limit.map_or(usize::MAX, |limit| limit as usize);
     let more = leases.len() > limit;
     leases.truncate(limit);
     let reply = ListReply {
         leases,
         repo: admitted.repo.clone(),
-        now: viewer(false).time(),
+        now: viewer.time(),
         more,
         ready: match wanted.ready {
             true => ready(admitted, limit)?,

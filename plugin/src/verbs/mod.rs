@@ -96,6 +96,9 @@ pub fn run(call: &Call<'_>, request: Request) -> Result<Answer, Failure> {
         Request::Whoami { repo } => whoami::run(call, repo.as_ref()),
         Request::Rename { old, new } => host_only::rename(call, old.as_str(), new.as_str()),
         Request::Backup { file } => host_only::backup(call, file.as_str()),
+        Request::Look => host_only::look(call),
+        Request::Init => host_only::init(call),
+        Request::Migrate { to } => host_only::migrate(call, to.as_str()),
         Request::Fence { repo } => fence::run(call, &repo),
         Request::Settle { repo } => settle::run(call, &repo),
         Request::Recover {
@@ -147,14 +150,12 @@ fn decide<T>(
     call.still_wanted()?;
     let mut outcome = None;
     let mut before = Claim::default();
-    call.ledger().change(call.deadline, &mut |transaction| {
+    call.change(&mut |transaction| {
         let situation = situation(transaction, &admitted.repo, issue, caller)?;
-        // By the time of the decision, not of the request: others may have been
-        // served in between.
-        let now = call.time();
-        let decision = decision(transaction, &situation, now)?;
+        let now = transaction.now();
+        let mut decision = decision(transaction, &situation, now)?;
         let mut claim = situation.claim;
-        let verdict = match &decision {
+        let verdict = match &mut decision {
             Decision::Change {
                 claim: after,
                 ended,
@@ -176,7 +177,7 @@ fn decide<T>(
     let outcome: Outcome<T> =
         outcome.ok_or_else(|| Failure::NotNow("the ledger did not answer".to_owned()))?;
     if let Decision::Change { claim, ended, .. } = &outcome.decision {
-        admitted.announce(issue, &before, claim, ended.as_ref());
+        admitted.announce(issue, outcome.now, &before, claim, ended.as_ref());
     }
     Ok(outcome)
 }
@@ -227,7 +228,7 @@ fn settle<T>(
 /// there is none to show.
 fn ledger_id_for(admitted: &Admitted<'_>, claim: &Claim) -> Result<Option<String>, Failure> {
     if claim.is_bound() {
-        Ok(Some(admitted.call.ledger().id()?))
+        Ok(Some(admitted.call.ledger_id()?))
     } else {
         Ok(None)
     }
@@ -243,9 +244,9 @@ fn caller_who_evicts(
 ) -> Result<Caller, Failure> {
     let mut caller = admitted.caller(session);
     if eviction.is_some() {
-        let claim = look_at(admitted, issue)?;
+        let (claim, now) = look_at(admitted, issue)?;
         let is_anothers = claim
-            .live(admitted.call.now)
+            .live(now)
             .is_some_and(|tenure| tenure.holder != caller.name);
         if is_anothers && admitted.may(Access::Admin) {
             caller.access = Access::Admin;
@@ -254,22 +255,22 @@ fn caller_who_evicts(
     Ok(caller)
 }
 
-/// The issue's claim now.
-pub fn look_at(admitted: &Admitted<'_>, issue: &IssueId) -> Result<Claim, Failure> {
-    let mut claim = Claim::default();
-    admitted.call.ledger().read(&mut |view| {
-        claim = view.claim(&admitted.repo, issue)?;
+/// The issue's claim, and when it was looked at.
+pub fn look_at(admitted: &Admitted<'_>, issue: &IssueId) -> Result<(Claim, Now), Failure> {
+    let mut found = (Claim::default(), Now(0));
+    admitted.call.read(&mut |view| {
+        found = (view.claim(&admitted.repo, issue)?, view.now());
         Ok(())
     })?;
-    Ok(claim)
+    Ok(found)
 }
 
 /// The issues that somebody holds now.
 fn held(admitted: &Admitted<'_>) -> Result<HashSet<IssueId>, Failure> {
     let call = admitted.call;
     let mut held = HashSet::new();
-    call.ledger().read(&mut |view| {
-        let live = view.live(&admitted.repo, &Filter::default(), call.time())?;
+    call.read(&mut |view| {
+        let live = view.live(&admitted.repo, &Filter::default())?;
         held = live.into_iter().map(|(issue, _)| issue).collect();
         Ok(())
     })?;
@@ -281,7 +282,7 @@ fn held(admitted: &Admitted<'_>) -> Result<HashSet<IssueId>, Failure> {
 /// the tracker's answer counts.
 pub fn recorded_id(admitted: &Admitted<'_>, typed: &IssueId) -> Result<Option<IssueId>, Failure> {
     let mut found = Vec::new();
-    admitted.call.ledger().read(&mut |view| {
+    admitted.call.read(&mut |view| {
         found = view.issues_like(&admitted.repo, typed, 2)?;
         Ok(())
     })?;
@@ -317,8 +318,8 @@ fn within(longest: Ttl, ttl: Option<Ttl>) -> Result<(), Failure> {
 /// The remote's name where a client does not say.
 const DEFAULT_REMOTE: &str = "origin";
 
-/// The branch that a claim is to be bound to, with where it stands; minted now,
-/// by `source`.
+/// The branch that a claim is to be bound to, with where it stands; to be minted
+/// by `source`, at the time of the change.
 fn bound(admitted: &Admitted<'_>, binding: &Binding, source: &str) -> Result<Bound, Failure> {
     let mut base = None;
     if let Some(repository) = admitted.repository() {
@@ -344,7 +345,7 @@ fn bound(admitted: &Admitted<'_>, binding: &Binding, source: &str) -> Result<Bou
         minted: Minted {
             source: source.to_owned(),
             by: concat!("git-claim ", env!("CARGO_PKG_VERSION")).to_owned(),
-            at: admitted.call.time().floor(),
+            at: 0,
         },
     })
 }

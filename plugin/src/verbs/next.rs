@@ -32,7 +32,7 @@ pub fn run(admitted: &Admitted<'_>, take: &Take) -> Result<Answer, Failure> {
     if let Some(request) = &take.request {
         // A retry gets the issue that its first try began, or a conflict.
         let mut begun = None;
-        admitted.call.ledger().read(&mut |view| {
+        admitted.call.read(&mut |view| {
             begun = view.begun_by(
                 &admitted.repo,
                 &caller.name,
@@ -99,10 +99,10 @@ fn take_first(
     let call = admitted.call;
     let mut taken = None;
     let mut change = None;
-    call.ledger().change(call.deadline, &mut |transaction| {
+    call.change(&mut |transaction| {
         taken = None;
         change = None;
-        let now = call.time();
+        let now = transaction.now();
         for issue in candidates {
             let situation = situation(transaction, &admitted.repo, &issue.id, caller)?;
             if situation.claim.live(now).is_some() {
@@ -118,8 +118,12 @@ fn take_first(
                 request_ended: false,
                 binding: None,
             };
-            if let Decision::Change { claim, ended, .. } = claim::acquire(&situation, &ask, now) {
-                transaction.store(&admitted.repo, &issue.id, &claim, ended.as_ref())?;
+            let decision = claim::acquire(&situation, &ask, now);
+            if let Decision::Change {
+                mut claim, ended, ..
+            } = decision
+            {
+                transaction.store(&admitted.repo, &issue.id, &mut claim, ended.as_ref())?;
                 change = Some((situation.claim, ended));
                 taken = Some((issue.id.clone(), claim, now));
                 return Ok(Verdict::Commit);
@@ -127,8 +131,8 @@ fn take_first(
         }
         Ok(Verdict::Discard)
     })?;
-    if let (Some((issue, claim, _)), Some((before, ended))) = (&taken, &change) {
-        admitted.announce(issue, before, claim, ended.as_ref());
+    if let (Some((issue, claim, now)), Some((before, ended))) = (&taken, &change) {
+        admitted.announce(issue, *now, before, claim, ended.as_ref());
     }
     Ok(taken)
 }

@@ -34,15 +34,16 @@ pub fn run(
     let call = admitted.call;
     let binding = bound(admitted, wanted.binding, "recover")?;
     let lease_id = random::id();
-    let ledger_id = call.ledger().id()?;
+    let ledger_id = call.ledger_id()?;
     call.still_wanted()?;
     let mut decided = None;
     let mut change = None;
-    call.ledger().change(call.deadline, &mut |transaction| {
-        let now = call.time();
+    call.change(&mut |transaction| {
+        let now = transaction.now();
+        let binding = binding.clone().minted_at(now);
         let claim = transaction.claim(&admitted.repo, &issue)?;
         let taken_by = transaction
-            .bound_to(&admitted.repo, &binding.branch, now)?
+            .bound_to(&admitted.repo, &binding.branch)?
             .filter(|other| *other != issue);
         let ask = Recover {
             caller: &caller,
@@ -68,8 +69,8 @@ pub fn run(
             Ok((action, Some((after, _)))) if wanted.dry_run => {
                 (Ok(action), after, Verdict::Discard)
             }
-            Ok((action, Some((after, ended)))) => {
-                transaction.store(&admitted.repo, &issue, &after, Some(&ended))?;
+            Ok((action, Some((mut after, ended)))) => {
+                transaction.store(&admitted.repo, &issue, &mut after, Some(&ended))?;
                 change = Some((claim, ended));
                 (Ok(action), after, Verdict::Commit)
             }
@@ -81,7 +82,7 @@ pub fn run(
         return Err(Failure::NotNow("the ledger did not answer".to_owned()));
     };
     if let Some((before, ended)) = &change {
-        admitted.announce(&issue, before, &claim, Some(ended));
+        admitted.announce(&issue, now, before, &claim, Some(ended));
     }
     let reply = |status, claim: &Claim, now: Now| {
         Viewer {

@@ -9,7 +9,7 @@ use git_claim_api::reply::{End, SettleReply, Settled};
 use git_claim_api::verb::RepoArg;
 
 use crate::brought::{Brought, Closing};
-use crate::claim::{self, Claim, Decision, Ended, Settle};
+use crate::claim::{self, Claim, Decision, Ended, Now, Settle};
 use crate::input;
 use crate::ledger::{Filter, Verdict};
 use crate::repository::Repository;
@@ -21,8 +21,8 @@ pub fn run(call: &Call<'_>, repo: &RepoArg) -> Result<Answer, Failure> {
     let mut live = Vec::new();
     let mut done = Vec::new();
     if let Some(repository) = admitted.repository() {
-        call.ledger().read(&mut |view| {
-            live = view.live(&admitted.repo, &Filter::default(), call.time())?;
+        call.read(&mut |view| {
+            live = view.live(&admitted.repo, &Filter::default())?;
             Ok(())
         })?;
         if !live.is_empty() {
@@ -170,16 +170,29 @@ fn named(closings: &[Closing], issue: &IssueId, live: &[(IssueId, Claim)]) -> Op
     Some(closings.iter().find(means)?.commit)
 }
 
-/// Ends the tenures that are still what they were, in one change.
+/// How many tenures end in one change: a transaction of etcd's is limited.
+const AT_ONCE: usize = 16;
+
+/// Ends the tenures that are still what they were.
 fn end(admitted: &Admitted<'_>, push: &Push, done: &[Done<'_>]) -> Result<Vec<Settled>, Failure> {
-    if done.is_empty() {
-        return Ok(Vec::new());
+    let mut settled = Vec::new();
+    for done in done.chunks(AT_ONCE) {
+        settled.extend(end_at_once(admitted, push, done)?);
     }
+    Ok(settled)
+}
+
+fn end_at_once(
+    admitted: &Admitted<'_>,
+    push: &Push,
+    done: &[Done<'_>],
+) -> Result<Vec<Settled>, Failure> {
     let call = admitted.call;
     let mut changes: Vec<(&Done<'_>, Claim, Claim, Ended)> = Vec::new();
-    call.ledger().change(call.deadline, &mut |transaction| {
+    let mut now = Now(0);
+    call.change(&mut |transaction| {
         changes.clear();
-        let now = call.time();
+        now = transaction.now();
         for done in done {
             let claim = transaction.claim(&admitted.repo, done.issue)?;
             let tenure = done.claim.tenure.as_ref();
@@ -192,12 +205,12 @@ fn end(admitted: &Admitted<'_>, push: &Push, done: &[Done<'_>]) -> Result<Vec<Se
                 why: &done.why,
             };
             if let Decision::Change {
-                claim: after,
+                claim: mut after,
                 ended: Some(ended),
                 ..
             } = claim::settle(&claim, &ask, now)
             {
-                transaction.store(&admitted.repo, done.issue, &after, Some(&ended))?;
+                transaction.store(&admitted.repo, done.issue, &mut after, Some(&ended))?;
                 changes.push((done, claim, after, ended));
             }
         }
@@ -209,7 +222,7 @@ fn end(admitted: &Admitted<'_>, push: &Push, done: &[Done<'_>]) -> Result<Vec<Se
     })?;
     let mut settled = Vec::new();
     for (done, before, after, ended) in changes {
-        admitted.announce(done.issue, &before, &after, Some(&ended));
+        admitted.announce(done.issue, now, &before, &after, Some(&ended));
         settled.push(Settled {
             issue: done.issue.to_string(),
             token: ended.token,

@@ -17,13 +17,13 @@ pub fn run(
 ) -> Result<Answer, Failure> {
     let issue = full_id(admitted, typed)?;
     let caller = admitted.caller(session);
-    let claim = look_at(admitted, &issue)?;
-    let ledger_id = admitted.call.ledger().id()?;
+    let (claim, now) = look_at(admitted, &issue)?;
+    let ledger_id = admitted.call.ledger_id()?;
     let viewer = Viewer {
         caller: &caller,
         may_write: claim.is_bound() && admitted.may(Access::Write),
         ledger_id: Some(&ledger_id),
-        now: admitted.call.time(),
+        now,
     };
     let place = Place {
         ledger_id: &ledger_id,

@@ -3,7 +3,7 @@
 use git_claim_api::ids::{IssueId, Session, Token};
 use git_claim_api::reply::Status;
 
-use crate::claim::{self, Situation, Verify};
+use crate::claim::{self, Now, Situation, Verify};
 use crate::server::{Admitted, Answer, Failure};
 use crate::verbs::{Outcome, full_id, settle, situation};
 
@@ -16,11 +16,12 @@ pub fn run(
     let issue = full_id(admitted, typed)?;
     let caller = admitted.caller(session);
     let mut found = Situation::default();
-    admitted.call.ledger().read(&mut |view| {
+    let mut now = Now(0);
+    admitted.call.read(&mut |view| {
+        now = view.now();
         found = situation(view, &admitted.repo, &issue, &caller)?;
         Ok(())
     })?;
-    let now = admitted.call.time();
     let ask = Verify {
         caller: &caller,
         token,

@@ -7,7 +7,7 @@ use std::path::Path;
 use git_claim_api::abi::GCLAIM_ENTRY;
 use git_claim_api::access::Access;
 use git_claim_api::exit::Exit;
-use git_claim_api::reply::WhoamiReply;
+use git_claim_api::reply::{HostReply, WhoamiReply};
 use git_claim_api::verb::Request;
 
 use super::{ask, check_user, say};
@@ -204,20 +204,27 @@ impl Check {
             .ledger()
             .map_err(Failure::not_now)
             .and_then(|ledger| {
-                check_user(&ledger)?;
+                if let Some(file) = ledger.file() {
+                    check_user(file)?;
+                }
                 request::open(&request::load(settings)?, settings, ledger.clone(), false)?;
+                let _: HostReply = ask(settings, None, &Request::Look)?;
                 Ok(ledger)
             });
         match opened {
             Ok(ledger) => {
-                let mode = ledger
+                let Some(file) = ledger.file() else {
+                    self.ok(&format!("ledger {ledger}"));
+                    return true;
+                };
+                let mode = file
                     .metadata()
                     .map(|file| file.permissions().mode() & 0o7777);
                 let shown = match mode {
                     Ok(mode) => format!("mode {mode:04o}"),
                     Err(_) => "made with the first claim".to_owned(),
                 };
-                self.ok(&format!("ledger {}, {shown}", ledger.display()));
+                self.ok(&format!("ledger {ledger}, {shown}"));
                 true
             }
             Err(failure) => {

@@ -3,6 +3,8 @@
 
 pub mod backup;
 pub mod check;
+pub mod init;
+pub mod migrate;
 pub mod rename;
 pub mod setup;
 
@@ -12,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use git_claim_api::access::Access;
 use git_claim_api::exit::Exit;
+use git_claim_api::ledger::LedgerPlace;
 use git_claim_api::verb::Request;
 use rustix::process::geteuid;
 use serde::de::DeserializeOwned;
@@ -49,7 +52,19 @@ fn ask<T: DeserializeOwned>(
     request: &Request,
 ) -> Result<T, Failure> {
     let ledger = settings.ledger().map_err(Failure::not_now)?;
-    check_user(&ledger)?;
+    ask_at(settings, ledger, repos, request)
+}
+
+/// The same of the ledger at `ledger`.
+fn ask_at<T: DeserializeOwned>(
+    settings: &Settings,
+    ledger: LedgerPlace,
+    repos: Option<&Repos>,
+    request: &Request,
+) -> Result<T, Failure> {
+    if let Some(file) = ledger.file() {
+        check_user(file)?;
+    }
     let command = request.command();
     let job = Job {
         settings,

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use git_claim_api::access::Access;
+use git_claim_api::ledger::LedgerPlace;
 
 use super::Kind;
 use crate::forgejo;
@@ -16,7 +17,7 @@ use crate::site;
 #[derive(Debug)]
 pub struct Place {
     pub settings: Settings,
-    pub ledger: PathBuf,
+    pub ledger: LedgerPlace,
     /// Its permanent id.
     pub id: String,
     path: PathBuf,

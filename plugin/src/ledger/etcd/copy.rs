@@ -1,0 +1,269 @@
+//! The whole ledger at once: out of a cluster, and into one.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use git_claim_api::ids::IssueId;
+
+use super::EtcdLedger;
+use super::keys::{RepoKeys, end_part, unescaped};
+use super::kv::{Edit, Found, Guard, MOST_OPERATIONS, Outcome, Pair, Range};
+use super::look::Look;
+use super::record::{self, Alias, Begun, Meta, Place, Row, SCHEMA};
+use crate::claim::{Ended, Tenure};
+use crate::ledger::contents::Contents;
+use crate::ledger::{LedgerError, View as _};
+
+/// How many keys are asked for at once.
+const PAGE: usize = 1_000;
+
+impl EtcdLedger {
+    /// All that it holds.
+    ///
+    /// # Errors
+    /// What can't be read.
+    pub fn contents(&self, look: &Look<'_>) -> Result<Contents, LedgerError> {
+        let all = |kind: &str| self.all(look, &format!("{}{kind}/", self.keys.all()));
+        let mut repos = HashMap::new();
+        for pair in all("alias")? {
+            let alias: Alias = self.read(&pair)?;
+            repos.insert(alias.name, unescaped(end_part(&pair.key, 0)));
+        }
+        let repo_of = |key: &str, depth: usize| {
+            let name = end_part(key, depth);
+            repos.get(name).cloned().unwrap_or_else(|| unescaped(name))
+        };
+        let mut held: HashMap<String, Pair> = by_place(all("held")?);
+        let mut live: HashMap<String, Pair> = by_place(all("live")?);
+        let mut contents = Contents {
+            id: look.id().to_owned(),
+            at: look.now().floor(),
+            ..Contents::default()
+        };
+        for pair in all("row")? {
+            let issue = self.issue(&pair, end_part(&pair.key, 0))?;
+            let place = place_of(&pair.key);
+            let repo = repo_of(&pair.key, 1);
+            let (held, live) = (held.remove(&place), live.remove(&place));
+            let mut seen = look.row(&repo, &issue, Some(&pair), held.as_ref(), live.as_ref())?;
+            if let Some(live) = &mut seen.live {
+                let left = self.client.time_left(live.lease, look.deadline);
+                live.left = left.map_err(|error| self.failed(error))?;
+            }
+            contents.rows.push((repo, issue, seen.claim(look.now())));
+        }
+        for pair in all("ended")? {
+            let issue = self.issue(&pair, end_part(&pair.key, 1))?;
+            let ended = self.read(&pair)?;
+            contents.past.push((repo_of(&pair.key, 3), issue, ended));
+        }
+        // The keys have the newest of each repository first.
+        contents.past.reverse();
+        contents.past.sort_by_key(|(_, _, ended)| ended.ended_at);
+        Ok(contents)
+    }
+
+    fn all(&self, look: &Look<'_>, prefix: &str) -> Result<Vec<Pair>, LedgerError> {
+        let mut pairs: Vec<Pair> = Vec::new();
+        loop {
+            let page = Range {
+                after: pairs.last().map(|pair| pair.key.clone()),
+                limit: PAGE,
+                ..Range::prefix(prefix.to_owned())
+            };
+            let found = look.ranges(&[page])?;
+            let found: Vec<Pair> = found.into_iter().flat_map(|found| found.pairs).collect();
+            let is_last = found.len() < PAGE;
+            pairs.extend(found);
+            if is_last {
+                return Ok(pairs);
+            }
+        }
+    }
+
+    fn read<T: serde::de::DeserializeOwned>(&self, pair: &Pair) -> Result<T, LedgerError> {
+        record::read(&pair.value)
+            .map_err(|why| self.unfit(&format!("has a damaged {}: {why}", pair.key)))
+    }
+
+    fn issue(&self, pair: &Pair, name: &str) -> Result<IssueId, LedgerError> {
+        name.parse()
+            .map_err(|_| self.unfit(&format!("has a key that is no issue's: {}", pair.key)))
+    }
+
+    /// Puts `contents` where there is nothing yet, or what was begun before and
+    /// not finished, or the same ledger when it had moved away. It is there once
+    /// all of it is.
+    ///
+    /// # Errors
+    /// Another ledger is there.
+    pub fn load(&self, contents: &Contents, deadline: Instant) -> Result<(), LedgerError> {
+        let failed = |error| self.failed(error);
+        let loading = format!("{}loading", self.keys.all());
+        let count = Range {
+            count_only: true,
+            ..Range::prefix(self.keys.all())
+        };
+        let ranges = [
+            Range::one(self.keys.meta()),
+            Range::one(loading.clone()),
+            count,
+        ];
+        let (header, found) = self
+            .client
+            .ranges(&ranges, None, deadline)
+            .map_err(failed)?;
+        let value = |found: Option<&Found>| found.and_then(|found| found.pairs.first()).cloned();
+        let meta = value(found.first());
+        let begun = value(found.get(1));
+        let is_empty = found.get(2).is_none_or(|found| found.count == 0);
+        let may_replace = match &meta {
+            None => begun.is_some_and(|begun| begun.value == contents.id.as_bytes()),
+            Some(pair) => {
+                let meta: Meta = self.read(pair)?;
+                meta.id == contents.id && meta.moved_to.is_some()
+            }
+        };
+        if !is_empty && !may_replace {
+            return Err(self.unfit("has another ledger already"));
+        }
+        let guard = (
+            self.keys.meta(),
+            Guard::WrittenAt(meta.map_or(0, |pair| pair.written_at)),
+        );
+        let away = vec![(self.keys.all(), Edit::DeleteBelow)];
+        self.must(std::slice::from_ref(&guard), &away, deadline)?;
+        let absent = [(self.keys.meta(), Guard::WrittenAt(0))];
+        let mark = put(loading.clone(), contents.id.clone().into_bytes());
+        self.must(&absent, &[mark], deadline)?;
+        let mut edits = Vec::new();
+        // Above the numbers of all that is carried.
+        let seq_base = contents.last_seq().max(contents.past.len() as u64 + 1);
+        for (repo, issue, claim) in &contents.rows {
+            let keys = self.keys.of(repo, None);
+            let row = Row {
+                token: claim.token,
+                generation: claim.generation,
+                ..Row::default()
+            };
+            edits.push(put(keys.row(issue.as_str()), record::write(&row)));
+            if let Some(tenure) = &claim.tenure {
+                edits.push(put(keys.held(issue.as_str()), record::write(tenure)));
+                self.load_tenure(&mut edits, &keys, issue, claim.token, tenure);
+                let left = tenure.expires_at.map(|end| end - contents.at);
+                if let Some(left) = left.filter(|left| *left > 0) {
+                    let lease = self.client.grant(left, deadline).map_err(failed)?.id;
+                    let value = claim.token.to_string().into_bytes();
+                    edits.push((keys.live(issue.as_str()), Edit::Put { value, lease }));
+                }
+            }
+        }
+        for (number, (repo, issue, ended)) in contents.past.iter().enumerate() {
+            let keys = self.keys.of(repo, None);
+            self.load_ended(&mut edits, &keys, issue, number as u64 + 1, ended);
+        }
+        // Only the last of several is to be written to a key of one transaction.
+        for chunk in edits.chunks(MOST_OPERATIONS / 2) {
+            let last: HashMap<&String, &Edit> =
+                chunk.iter().map(|(key, edit)| (key, edit)).collect();
+            let chunk: Vec<(String, Edit)> = last
+                .into_iter()
+                .map(|(key, edit)| (key.clone(), edit.clone()))
+                .collect();
+            self.must(&absent, &chunk, deadline)?;
+        }
+        let meta = Meta {
+            schema: SCHEMA,
+            id: contents.id.clone(),
+            cluster: header.cluster,
+            seq_base,
+            moved_to: None,
+        };
+        let done = [
+            put(self.keys.meta(), record::write(&meta)),
+            (loading, Edit::Delete),
+        ];
+        self.must(&absent, &done, deadline)
+    }
+
+    fn load_tenure(
+        &self,
+        edits: &mut Vec<(String, Edit)>,
+        keys: &RepoKeys,
+        issue: &IssueId,
+        token: u64,
+        tenure: &Tenure,
+    ) {
+        if let Some(bound) = &tenure.binding {
+            edits.push(put(keys.branch(&bound.branch), record::write(issue)));
+        }
+        if let Some(request) = &tenure.request {
+            let begun = Begun {
+                issue: issue.clone(),
+                token,
+            };
+            let key = keys.request(&tenure.holder, tenure.session.as_ref(), request);
+            edits.push(put(key, record::write(&begun)));
+        }
+    }
+
+    fn load_ended(
+        &self,
+        edits: &mut Vec<(String, Edit)>,
+        keys: &RepoKeys,
+        issue: &IssueId,
+        time: u64,
+        ended: &Ended,
+    ) {
+        let tenure = &ended.tenure;
+        let place = record::write(&Place {
+            time,
+            token: ended.token,
+        });
+        let last = keys.last(issue, &tenure.holder, tenure.session.as_ref());
+        edits.push(put(
+            keys.ended(time, issue, ended.token),
+            record::write(ended),
+        ));
+        edits.push(put(keys.past(issue, ended.token), place.clone()));
+        edits.push(put(last, place));
+        if let Some(request) = &tenure.request {
+            let begun = Begun {
+                issue: issue.clone(),
+                token: ended.token,
+            };
+            let key = keys.request(&tenure.holder, tenure.session.as_ref(), request);
+            edits.push(put(key, record::write(&begun)));
+        }
+    }
+
+    /// Makes a transaction that nobody else should be in the way of.
+    pub(super) fn must(
+        &self,
+        guards: &[(String, Guard)],
+        edits: &[(String, Edit)],
+        deadline: Instant,
+    ) -> Result<(), LedgerError> {
+        match self.client.transaction(guards, edits, deadline) {
+            Ok((_, Outcome::Made)) => Ok(()),
+            Ok((_, Outcome::Conflict)) => Err(LedgerError::Busy),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+}
+
+fn put(key: String, value: Vec<u8>) -> (String, Edit) {
+    (key, Edit::Put { value, lease: 0 })
+}
+
+/// The repository's name and the issue in a key that ends with them.
+fn place_of(key: &str) -> String {
+    format!("{}/{}", end_part(key, 1), end_part(key, 0))
+}
+
+fn by_place(pairs: Vec<Pair>) -> HashMap<String, Pair> {
+    pairs
+        .into_iter()
+        .map(|pair| (place_of(&pair.key), pair))
+        .collect()
+}

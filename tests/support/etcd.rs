@@ -1,0 +1,192 @@
+//! Real etcd nodes on loopback: one alone, or a cluster.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use assert_fs::TempDir;
+
+/// One node.
+pub struct Node {
+    name: String,
+    dir: PathBuf,
+    pub port: u16,
+    peer_port: u16,
+    options: Vec<String>,
+    child: Option<Child>,
+}
+
+/// Nodes that belong together; they end with it.
+pub struct Cluster {
+    pub nodes: Vec<Node>,
+    peers: String,
+    is_new: bool,
+    _dir: TempDir,
+}
+
+/// A port that nobody listens on now.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+impl Cluster {
+    /// Starts `count` nodes that are quick to elect a leader.
+    pub fn start(count: usize, options: &[&str]) -> Cluster {
+        let options = [
+            "--heartbeat-interval=20",
+            "--election-timeout=200",
+            "--log-level=error",
+        ]
+        .iter()
+        .chain(options);
+        let options: Vec<String> = options.map(ToString::to_string).collect();
+        // In memory where that can be had: no test here is about the disk.
+        let shared = Path::new("/dev/shm");
+        let dir = match TempDir::new_in(shared) {
+            Ok(dir) => dir,
+            Err(_) => TempDir::new().unwrap(),
+        };
+        let nodes: Vec<Node> = (1..=count)
+            .map(|number| Node {
+                name: format!("n{number}"),
+                dir: dir.path().join(format!("n{number}")),
+                port: free_port(),
+                peer_port: free_port(),
+                options: options.clone(),
+                child: None,
+            })
+            .collect();
+        let peers = nodes
+            .iter()
+            .map(|node| format!("{}=http://127.0.0.1:{}", node.name, node.peer_port));
+        let peers = peers.collect::<Vec<_>>().join(",");
+        let mut cluster = Cluster {
+            nodes,
+            peers,
+            is_new: true,
+            _dir: dir,
+        };
+        for number in 0..count {
+            cluster.begin(number);
+        }
+        cluster.is_new = false;
+        cluster.wait();
+        cluster
+    }
+
+    /// The ledger at `prefix`, as the setting names it.
+    pub fn place(&self, prefix: &str) -> String {
+        let nodes = self
+            .nodes
+            .iter()
+            .map(|node| format!("127.0.0.1:{}", node.port));
+        format!("etcd://{}/{prefix}", nodes.collect::<Vec<_>>().join(","))
+    }
+
+    /// Starts a node that does not run.
+    pub fn begin(&mut self, number: usize) {
+        let (peers, is_new) = (self.peers.clone(), self.is_new);
+        let node = &mut self.nodes[number];
+        let client = format!("http://127.0.0.1:{}", node.port);
+        let peer = format!("http://127.0.0.1:{}", node.peer_port);
+        // It ends with the thread that has begun it, whatever ends that.
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "etcd", "--name", &node.name])
+            .arg("--data-dir")
+            .arg(&node.dir)
+            .args(["--listen-client-urls", &client])
+            .args(["--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer])
+            .args(["--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &peers])
+            .args([
+                "--initial-cluster-state",
+                if is_new { "new" } else { "existing" },
+            ])
+            .args(&node.options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        node.child = Some(child);
+    }
+
+    /// Kills a node.
+    pub fn kill(&mut self, number: usize) {
+        if let Some(mut child) = self.nodes[number].child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Waits until a majority answers.
+    pub fn wait(&self) {
+        let end = Instant::now() + Duration::from_secs(30);
+        while self.nodes.iter().all(|node| !node.answers()) {
+            assert!(Instant::now() < end, "etcd does not come up");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The number of the node that leads.
+    pub fn leader(&self) -> usize {
+        let end = Instant::now() + Duration::from_secs(30);
+        loop {
+            for (number, node) in self.nodes.iter().enumerate() {
+                let status = node.post("/v3/maintenance/status", "{}");
+                let leads = |status: &serde_json::Value| {
+                    status["leader"].is_string()
+                        && status["leader"] == status["header"]["member_id"]
+                };
+                if status.as_ref().is_some_and(leads) {
+                    return number;
+                }
+            }
+            assert!(Instant::now() < end, "nobody leads");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Node {
+    /// Asks this node, and answers what it says, if that is no error.
+    pub fn post(&self, path: &str, body: &str) -> Option<serde_json::Value> {
+        use std::io::{Read as _, Write as _};
+
+        let address = ([127, 0, 0, 1], self.port).into();
+        let patience = Duration::from_secs(3);
+        let mut stream = std::net::TcpStream::connect_timeout(&address, patience).ok()?;
+        stream.set_read_timeout(Some(patience)).ok()?;
+        write!(
+            stream,
+            "POST {path} HTTP/1.0\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        head.lines().next()?.contains(" 200 ").then_some(())?;
+        serde_json::from_str(body).ok()
+    }
+
+    fn answers(&self) -> bool {
+        self.child.is_some() && self.post("/v3/kv/range", r#"{"key":"YQ=="}"#).is_some()
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for number in 0..self.nodes.len() {
+            self.kill(number);
+        }
+    }
+}
