@@ -152,9 +152,9 @@ fn help_is_the_manual() {
         ("git claim help run", "git-claim-run(1)"),
         ("git claim run --help", "git-claim-run(1)"),
         ("git claim heartbeat --help", "git-claim-renew(1)"),
-        // git takes `claim-run` for the name of a guide: `gitclaim-run`.
         ("git help git-claim-run", "git-claim-run(1)"),
-        ("git help gitclaim-workflow", "gitclaim-workflow(7)"),
+        // What is no command is a guide's name to git: `gitclaim-workflow`.
+        ("git help claim-workflow", "gitclaim-workflow(7)"),
         ("man git-claim-server", "collab-lease(8)"),
     ] {
         let shown = shown(&person, &top, line);

@@ -2,18 +2,12 @@
 //! is answered otherwise than the page shows is written into it, with
 //! `SNAPSHOTS=overwrite`, or fails the test.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::Path;
-
 use snapbox::{Data, assert_data_eq};
 
+use super::stage::Stage;
 use super::{EDITING, mdoc, pages, read};
-use crate::support::client::Person;
-use crate::support::forge::{Forge, REPO, git, url};
 use crate::support::programs;
-use crate::support::session::{Step, Typist, comparable, steps};
+use crate::support::session::{comparable, steps};
 
 macro_rules! examples {
     ($($test:ident: $page:literal,)*) => {
@@ -67,7 +61,7 @@ fn try_out(name: &str) {
     };
     let said: Vec<String> = sessions(&page)
         .iter()
-        .map(|session| stage.plays(&steps(&mdoc::shown(session))))
+        .map(|session| played(&mdoc::shown(session), &mut stage))
         .collect();
     assert!(!said.is_empty(), "{name} has no example");
     let _lock = EDITING.lock();
@@ -76,6 +70,29 @@ fn try_out(name: &str) {
         written = written.replacen(session, &literal(&said), 1);
     }
     assert_data_eq!(written, Data::read_from(&path, None).raw());
+}
+
+/// A session with what is answered now; with what is shown where that means the
+/// same.
+fn played(session: &str, stage: &mut Stage) -> String {
+    let mut played = String::new();
+    for step in steps(session) {
+        let who = step.who.as_deref();
+        let said = stage.types(who, &step.command);
+        let answer = match flowing(&said) == flowing(&step.shown) {
+            true => step.shown,
+            false => folded(&said),
+        };
+        let who = who.unwrap_or_default();
+        let command = step.command.replace('\n', "\n> ");
+        played.push_str(&format!("{who}$ {command}\n{answer}"));
+    }
+    played
+}
+
+/// What a reader compares, wherever its lines are folded.
+fn flowing(text: &str) -> String {
+    comparable(&text.replace('\n', " "))
 }
 
 /// The displays of a page that begin with a prompt, as they stand there.
@@ -135,130 +152,4 @@ fn fold(line: &str) -> Option<usize> {
     spaces
         .filter(|at| fits(*at))
         .find(|at| !line[..*at].trim().is_empty())
-}
-
-/// A forge with a small project, and people who have cloned it: `ann`, who is
-/// the reader, and `bob` may claim, `carol` may end the claims of others. `git`
-/// is the account that the forge runs as.
-struct Stage {
-    forge: Forge,
-    typists: BTreeMap<String, Typist>,
-}
-
-const READER: &str = "ann";
-const SERVER: &str = "git";
-
-const RIGHTS: &str = "\twrite = ann, bob\n\tadmin = carol\n";
-
-const ISSUES: &str = r#"
-{"id":"42","title":"Crash on empty input","status":"open","priority":1}
-{"id":"43","title":"Name the limit","status":"open","priority":2}
-{"id":"44","title":"Wrap long titles","status":"open","priority":2}
-"#;
-
-const WORK: &str = "#!/bin/sh\necho \"working on $GIT_CLAIM_ISSUE\"\n";
-
-impl Stage {
-    fn new() -> Stage {
-        let forge = Forge::with_settings(RIGHTS);
-        let repo = forge.repos().join(REPO);
-        git(&repo, &["config", "claim.tracker", "beads"]);
-        let draft = forge.dir().join("draft");
-        let draft_path = draft.to_str().unwrap();
-        git(&repo, &["worktree", "add", "-q", draft_path, "main"]);
-        fs::create_dir(draft.join(".beads")).unwrap();
-        fs::write(draft.join(".beads/issues.jsonl"), ISSUES.trim_start()).unwrap();
-        fs::write(draft.join("work-on-it"), WORK).unwrap();
-        git(&draft, &["add", "."]);
-        git(&draft, &["update-index", "--chmod=+x", "work-on-it"]);
-        git(&draft, &["commit", "-qm", "Begin"]);
-        git(&repo, &["worktree", "remove", "--force", draft_path]);
-        assert_cmd::Command::new(programs::server())
-            .args(["setup", REPO, "--config"])
-            .arg(forge.config())
-            .assert()
-            .success();
-        Stage {
-            forge,
-            typists: BTreeMap::new(),
-        }
-    }
-
-    /// Types a session; what was answered, with what is shown where that means
-    /// the same.
-    fn plays(&mut self, session: &[Step]) -> String {
-        let mut played = String::new();
-        for step in session {
-            let who = step.who.as_deref();
-            let said = self.typist(who.unwrap_or(READER)).types(&step.command);
-            let said = self.as_shown(&said);
-            let is_alike = flowing(&said) == flowing(&step.shown);
-            let answer = match is_alike {
-                true => step.shown.clone(),
-                false => folded(&said),
-            };
-            let who = who.unwrap_or_default();
-            let command = step.command.replace('\n', "\n> ");
-            played.push_str(&format!("{who}$ {command}\n{answer}"));
-        }
-        played
-    }
-
-    fn typist(&mut self, who: &str) -> &mut Typist {
-        let forge = &self.forge;
-        self.typists.entry(who.to_owned()).or_insert_with(|| {
-            let person = forge.person(who);
-            install_pages(&person);
-            let client = match who {
-                SERVER => {
-                    settings_at_home(forge, &person);
-                    person.at(forge.repos())
-                }
-                _ => {
-                    let home = person.at(person.home());
-                    home.ok(&format!("git clone -q {} app", url(REPO)));
-                    home.at(person.home().join("app"))
-                }
-            };
-            Typist::new(client)
-        })
-    }
-
-    /// With the places of this machine as those of a real one.
-    fn as_shown(&self, said: &str) -> String {
-        let mut said = said.to_owned();
-        let mut put = |here: &Path, there: &str| {
-            said = said.replace(here.to_str().unwrap(), there);
-        };
-        put(&self.forge.repos(), "/srv/git");
-        put(self.forge.dir(), "/home");
-        put(
-            &programs::plugin(),
-            "/usr/lib/git-claim/libgit_claim_plugin.so",
-        );
-        put(programs::folder(), "/usr/bin");
-        said
-    }
-}
-
-/// What a reader compares, wherever its lines are folded.
-fn flowing(text: &str) -> String {
-    comparable(&text.replace('\n', " "))
-}
-
-/// The manual where `man` finds it: beside what is in the PATH.
-fn install_pages(person: &Person) {
-    for page in pages() {
-        let section = page.extension().unwrap().to_str().unwrap();
-        let folder = person.home().join(format!("share/man/man{section}"));
-        fs::create_dir_all(&folder).unwrap();
-        symlink(&page, folder.join(page.file_name().unwrap())).unwrap();
-    }
-}
-
-/// The forge's settings file where `git-claim-server` finds it by itself.
-fn settings_at_home(forge: &Forge, person: &Person) {
-    let folder = person.home().join(".config/git-claim");
-    fs::create_dir_all(&folder).unwrap();
-    fs::copy(forge.config(), folder.join("config")).unwrap();
 }

@@ -64,6 +64,8 @@ impl Typist {
         let folder = self.client.person().home().join("run/pwd");
         let mut shell = self.client.command("sh");
         shell.args(["-c", SHELL, "sh"]).arg(self.status.to_string());
+        // man's filter of system calls knows none of what a sandbox adds.
+        shell.env("MAN_DISABLE_SECCOMP", "1");
         let assert = shell.arg(command).arg(&folder).assert();
         self.status = assert.get_output().status.code().unwrap();
         let folder = std::fs::read_to_string(folder).unwrap();
