@@ -3,6 +3,7 @@
 //! It breaks, it lies, or the server knows none: nobody works on its word.
 
 use std::fs;
+use std::io::Read;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -61,19 +62,26 @@ fn wait_for_heartbeats(seen_by: &Client, count: usize) {
     eventually("the claim", || last().is_string());
     for _ in 0..count {
         let before = last();
-        eventually("a heartbeat", || last() != before);
+        eventually("a heartbeat", || {
+            let last = last();
+            assert!(last.is_string(), "the claim was lost");
+            last != before
+        });
     }
 }
 
-/// The process of the server's that was started last.
-fn last_server(forge: &Forge) -> Pid {
-    let text = fs::read_to_string(forge.dir().join("pid")).unwrap();
-    Pid::from_raw(text.trim().parse().unwrap()).unwrap()
+/// The process that serves the call of this number.
+fn server_of_call(forge: &Forge, call: usize) -> Pid {
+    let file = forge.dir().join("pids");
+    let pids = || fs::read_to_string(&file).unwrap_or_default();
+    eventually("the call", || pids().lines().count() >= call);
+    let pid = pids().lines().nth(call - 1).unwrap().parse().unwrap();
+    Pid::from_raw(pid).unwrap()
 }
 
-/// A script of the server's that lets itself be found.
-fn with_pid(forge: &Forge) -> String {
-    format!("echo $$ >{}/pid; exec $server", forge.dir().display())
+/// A script of the server's whose processes can be found.
+fn with_pids(forge: &Forge) -> String {
+    format!("echo $$ >>{}/pids; exec $server", forge.dir().display())
 }
 
 fn counted(forge: &Forge, name: &str, script: &str) -> (Client, Calls) {
@@ -90,9 +98,8 @@ fn a_run_asks_the_server_once() {
         if has_ssh_command {
             alice.ok("git config core.sshCommand ssh");
         }
-        let child = work(&alice, "ae1c051", "2s");
-        // Longer than it would live without them.
-        wait_for_heartbeats(&bob, 3);
+        let child = work(&alice, "ae1c051", "9s");
+        wait_for_heartbeats(&bob, 2);
         let (code, err) = finish(&alice, child);
         assert_eq!(code, Some(0), "{err}");
         assert_eq!(calls.subverbs(), ["serve"], "{has_ssh_command}");
@@ -107,7 +114,7 @@ fn a_run_on_this_machine_starts_one_server() {
     let alice = forge.client("alice");
     let path = forge.repos().join(REPO);
     alice.ok(&format!("git remote set-url origin {}", path.display()));
-    let child = work(&alice, "ae1c051", "2s");
+    let child = work(&alice, "ae1c051", "6s");
     let servers = || -> Vec<u32> {
         let is_server = |pid: &u32| {
             let words = fs::read_to_string(format!("/proc/{pid}/cmdline"));
@@ -118,7 +125,7 @@ fn a_run_on_this_machine_starts_one_server() {
     wait_for_heartbeats(&alice, 1);
     let first = servers();
     assert_eq!(first.len(), 1);
-    wait_for_heartbeats(&alice, 3);
+    wait_for_heartbeats(&alice, 2);
     assert_eq!(servers(), first);
     let (code, err) = finish(&alice, child);
     assert_eq!(code, Some(0), "{err}");
@@ -128,19 +135,23 @@ fn a_run_on_this_machine_starts_one_server() {
 #[test]
 fn a_connection_that_ends_is_made_again() {
     let forge = Forge::new();
-    let (alice, calls) = counted(&forge, "alice", &with_pid(&forge));
+    let (alice, calls) = counted(&forge, "alice", &with_pids(&forge));
     let bob = forge.client("bob");
-    let child = work(&alice, "ae1c051", "9s");
-    wait_for_heartbeats(&bob, 1);
-    kill_process(last_server(&forge), Signal::KILL).unwrap();
-    wait_for_heartbeats(&bob, 1);
-    assert_eq!(calls.subverbs(), ["serve", "serve"]);
-    let (code, err) = finish(&alice, child);
-    assert_eq!(code, Some(0), "{err}");
-    assert_eq!(
-        bob.json("git claim log ae1c051", 0)["tenures"][0]["token"],
-        1
-    );
+    bob.ok("git claim ae1c051");
+    let mut waiter = alice.person().std_command("git-claim", alice.dir());
+    waiter.args(["ae1c051", "--wait"]).stderr(Stdio::piped());
+    let mut waiter = waiter.spawn().unwrap();
+    // Somebody who was answered once is not put off.
+    let mut byte = [0];
+    let stderr = waiter.stderr.as_mut().unwrap();
+    stderr.read_exact(&mut byte).unwrap();
+    for ended in 1..3 {
+        kill_process(server_of_call(&forge, ended), Signal::KILL).unwrap();
+    }
+    server_of_call(&forge, 3);
+    bob.ok("git unclaim ae1c051");
+    assert!(waiter.wait_with_output().unwrap().status.success());
+    assert_eq!(calls.subverbs(), ["serve"; 3]);
 }
 
 /// How a server that has no `serve` answers it.
@@ -159,7 +170,7 @@ fn a_server_without_it_is_asked_call_by_call() {
             format!("case $SSH_ORIGINAL_COMMAND in *\" serve \"*) {unserved};; *) $server;; esac");
         let (alice, calls) = counted(&forge, "alice", &script);
         let bob = forge.client("bob");
-        let child = work(&alice, "ae1c051", "2s");
+        let child = work(&alice, "ae1c051", "9s");
         wait_for_heartbeats(&bob, 2);
         let (code, err) = finish(&alice, child);
         assert_eq!(code, Some(0), "{unserved}: {err}");
@@ -227,7 +238,9 @@ fn a_claim_that_was_lied_about_is_not_had() {
     for_each(lies, |(lie, said)| {
         let forge = Forge::new();
         let (alice, _) = counted(&forge, "alice", &format!("$server | sed -u '{lie}'"));
-        alice.ok("git config claim.timeout 5s");
+        if said == "no answer" {
+            alice.ok("git config claim.timeout 3s");
+        }
         let assert = alice.run("git claim ae1c051 --wait").code(6).stdout("");
         let text = stderr(&assert);
         assert!(text.contains(said), "{lie}: {text}");

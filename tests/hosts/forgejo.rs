@@ -150,6 +150,10 @@ fn claims_are_served_and_all_else_is_the_forges() {
     ] {
         assert_eq!(reply[key], value, "{key}");
     }
+    // Several requests share one connection.
+    machine
+        .run("alice", "cd work; git claim renew -v 4 4 --ttl 1h")
+        .expect(0, "over the connection of the request before");
     stub.asked();
     // Ending another's claim takes administration.
     let force = "release acme/app 4 --force --reason x --expected-token 1";

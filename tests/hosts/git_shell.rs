@@ -40,6 +40,10 @@ fn claims_clone_and_push_go_over_one_key() {
         .expect(0, "")
         .json();
     assert_eq!(reply["note"], "it's a '#' and a \"note\"");
+    // Several requests share one connection.
+    machine
+        .run("bob", "cd work; git claim renew -v 42 43 --ttl 1h")
+        .expect(0, "over the connection of the request before");
     let whoami = machine.run("bob", "ssh git@localhost collab-lease whoami acme/app.git");
     assert_eq!(whoami.json()["name"], "bob");
     assert_eq!(whoami.stderr(), "");

@@ -114,6 +114,10 @@ fn read_lists_write_claims_and_plus_ends_the_claims_of_others() {
         );
     }
 
+    // Several requests share one connection.
+    machine
+        .run("bob", "cd work; git claim renew -v 42 42 --ttl 1h")
+        .expect(0, "over the connection of the request before");
     // Nobody but the holder ends a claim without `+`.
     machine
         .run(

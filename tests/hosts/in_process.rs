@@ -103,6 +103,17 @@ fn one_process_serves_claims_and_git() {
         issue::CRASH
     );
 
+    // It keeps no connection open for many requests, and is asked call by call.
+    let assert = alice.run("git claim renew -v ae1c ae1c --ttl 2h").code(0);
+    let said = stderr(&assert);
+    assert!(said.contains("serves one request a call"), "{said}");
+    let mut waiter = bob.person().std_command("git-claim", bob.dir());
+    let mut waiter = waiter.args(["ae1c", "--wait"]).spawn().unwrap();
+    alice.ok("git unclaim ae1c");
+    assert!(waiter.wait().unwrap().success());
+    bob.ok("git unclaim ae1c");
+    alice.ok("git claim ae1c --ttl 1h");
+
     alice.ok("git fetch -q origin");
     alice.ok("git checkout -q -b work origin/main");
     alice.ok("git push -q origin work");

@@ -26,6 +26,10 @@ fn a_forced_command_serves_claims_and_git() {
     machine
         .run("bob", "cd work; git claim 42")
         .expect(4, "claimed by alice");
+    // Several requests share one connection.
+    machine
+        .run("alice", "cd work; git claim renew -v 42 42 --ttl 1h")
+        .expect(0, "over the connection of the request before");
     machine.ok(
         "bob",
         "cd work; git commit -q --allow-empty -m one; git push -q origin main
