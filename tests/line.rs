@@ -129,6 +129,9 @@ fn a_run_on_this_machine_starts_one_server() {
     assert_eq!(servers(), first);
     let (code, err) = finish(&alice, child);
     assert_eq!(code, Some(0), "{err}");
+    // It has ended by itself, and closed the ledger.
+    let ledger = forge.ledger().file().to_owned();
+    assert!(!ledger.with_extension("db-wal").exists());
     assert_eq!(alice.json("git claims", 0)["leases"], serde_json::json!([]));
 }
 

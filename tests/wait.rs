@@ -251,6 +251,41 @@ fn ctrl_c_ends_the_waiting() {
 }
 
 #[test]
+fn a_terminal_shows_what_is_left_of_each_claim() {
+    let forge = Forge::new();
+    forge.client("alice").ok("git claim ae1c051 --ttl 10m");
+    let (carol, calls) = forge.counted_person("carol", "exec $server");
+    let carol = carol.worktree(&url(REPO));
+    let mut terminal = carol.person().std_command("script", carol.dir());
+    terminal.args(["-qec", "git-claims --watch", "/dev/null"]);
+    let mut terminal = terminal
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut screen = BufReader::new(terminal.stdout.take().unwrap()).split(b')');
+    let mut shown: Vec<String> = Vec::new();
+    // Four different times, each less than the one before.
+    while shown.len() < 4 {
+        let text = String::from_utf8(screen.next().unwrap().unwrap()).unwrap();
+        let Some((_, left)) = text.rsplit_once("(in 9m ") else {
+            continue;
+        };
+        let left = format!("{left:0>3}");
+        if shown.last() != Some(&left) {
+            shown.push(left);
+        }
+    }
+    assert!(
+        shown.is_sorted_by(|before, after| before > after),
+        "{shown:?}"
+    );
+    assert_eq!(calls.subverbs(), ["serve"]);
+    terminal.kill().unwrap();
+    terminal.wait().unwrap();
+}
+
+#[test]
 fn claims_are_shown_anew_when_they_change() {
     let forge = Forge::new();
     let (alice, bob) = (forge.client("alice"), forge.client("bob"));

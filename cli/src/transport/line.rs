@@ -38,8 +38,8 @@ pub struct Line {
     /// `None`: the other side has closed it.
     output: Option<Output>,
     errors: Option<Output>,
-    /// The exit code of the program at the other end. It is left alone when this
-    /// is dropped.
+    /// The exit code of the program at the other end. One of this machine is
+    /// killed when this is dropped.
     ended: Pin<Box<dyn Future<Output = Option<i32>>>>,
     /// What has come of lines that are not whole yet; up to `searched` there is
     /// no end of one.
@@ -170,6 +170,12 @@ impl Line {
             }
         }
         Ok(())
+    }
+
+    /// Ends it, and waits until the program at the other end has ended too.
+    pub async fn close(mut self) {
+        (self.input, self.output, self.errors) = (None, None, None);
+        let _ = timeout(LAST_WORDS, self.ended).await;
     }
 
     fn next_id(&mut self) -> Value {

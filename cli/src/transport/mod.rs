@@ -406,7 +406,12 @@ impl Transport {
 
     /// Closes what is not meant to stay open.
     pub async fn close(&mut self) {
-        self.line = None;
+        if let Some(line) = self.line.take()
+            && matches!(self.route, Route::Local(_))
+        {
+            // It is ours to end, and shall leave its ledger tidy.
+            line.close().await;
+        }
         if let Route::Mux(mux) = &mut self.route {
             mux.close().await;
         }
