@@ -15,7 +15,7 @@ includedir := $(root)/include
 mandir := $(root)/share/man
 bashdir := $(root)/share/bash-completion/completions
 zshdir := $(root)/share/zsh/site-functions
-fishdir := $(root)/share/fish/vendor_completions.d
+fishdir := $(root)/share/fish/vendor_conf.d
 
 pages := $(notdir $(wildcard man/*.*))
 sections := $(sort $(subst .,,$(suffix $(pages))))

@@ -1,80 +1,36 @@
-_git__claims() {
-    local i cur prev opts cmd
+# bash completion for git-claims. The program itself says what fits; it looks at
+# what earlier commands have seen, and asks no server.
+
+__git_claims_offer() {
+    local at=${__git_cmd_idx-1} replies reply typed=
+    replies=$("$@" --complete bash "${COMP_TYPE-}" "${COLUMNS-}" \
+        "${words[@]:at:cword-at}" "$cur" 2>/dev/null)
+    [[ $? == 3 ]] || compopt +o default +o bashdefault 2>/dev/null
+    compopt +o nospace -o nosort 2>/dev/null
+    # readline takes what stands behind a `=` for a word of its own.
+    [[ $COMP_WORDBREAKS == *=* && $cur == *=* ]] && typed=${cur%"${cur##*=}"}
     COMPREPLY=()
-    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-        cur="$2"
-    else
-        cur="${COMP_WORDS[COMP_CWORD]}"
-    fi
-    prev="$3"
-    cmd=""
-    opts=""
-
-    for i in "${COMP_WORDS[@]:0:COMP_CWORD}"
-    do
-        case "${cmd},${i}" in
-            ",$1")
-                cmd="git__claims"
-                ;;
-            *)
-                ;;
-        esac
-    done
-
-    case "${cmd}" in
-        git__claims)
-            opts="-z -r -q -v -h -V --mine --holder --ended --watch --remote --session --json --quiet --verbose --help --version"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --holder)
-                    COMPREPLY=("${cur}")
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o nospace
-                    fi
-                    return 0
-                    ;;
-                --remote)
-                    COMPREPLY=("${cur}")
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o nospace
-                    fi
-                    return 0
-                    ;;
-                -r)
-                    COMPREPLY=("${cur}")
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o nospace
-                    fi
-                    return 0
-                    ;;
-                --session)
-                    COMPREPLY=("${cur}")
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o nospace
-                    fi
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-    esac
+    while IFS= read -r reply; do
+        [[ -n $reply ]] && COMPREPLY+=("${reply#"$typed"}")
+    done <<<"$replies"
 }
 
-if [[ "${BASH_VERSINFO[0]}" -eq 4 && "${BASH_VERSINFO[1]}" -ge 4 || "${BASH_VERSINFO[0]}" -gt 4 ]]; then
-    complete -F _git__claims -o nosort -o bashdefault -o default git-claims
-else
-    complete -F _git__claims -o bashdefault -o default git-claims
-fi
-
+# For git's completion, which leaves quotes and `~` in what is behind `-C`.
 _git_claims() {
-    local COMP_WORDS=("git-claims" "${words[@]:__git_cmd_idx+1}")
-    local COMP_CWORD=$((cword - __git_cmd_idx))
-    _git__claims "git-claims" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+    local quotes=$'[\\\\\'"]'
+    local __git_C_args=("${__git_C_args[@]//$quotes/}")
+    __git_C_args=("${__git_C_args[@]/#\~\//$HOME/}")
+    __git_claims_offer __git claims
 }
+
+# For bash.
+__git_claims_itself() {
+    local cur=$2 words=("${COMP_WORDS[@]}") cword=$COMP_CWORD __git_cmd_idx=0
+    # Puts together what readline takes apart.
+    if declare -F _get_comp_words_by_ref >/dev/null; then
+        _get_comp_words_by_ref -n =: cur words cword
+    fi
+    __git_claims_offer git-claims
+}
+
+complete -o bashdefault -o default -F __git_claims_itself git-claims

@@ -1,15 +1,32 @@
-complete -c git-claims -l holder -d 'Only those of this user' -r -f
-complete -c git-claims -s r -l remote -d 'The remote whose server is asked' -r -f
-complete -c git-claims -l session -d 'The session to act as, instead of this worktree\'s own' -r -f
-complete -c git-claims -l mine -d 'Only your own, in this session and others'
-complete -c git-claims -l ended -d 'Those that have ended too, with how they did'
-complete -c git-claims -s z -d 'For scripts: one record a claim, ended by NUL'
-complete -c git-claims -l watch -d 'Show them anew whenever they change, until Ctrl-C'
-complete -c git-claims -l json -d 'Print the server\'s reply as one line of JSON; errors are JSON too'
-complete -c git-claims -s q -l quiet -d 'Say nothing where all went well'
-complete -c git-claims -s v -l verbose -d 'Tell on stderr who is asked what, and over which connection'
-complete -c git-claims -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c git-claims -s V -l version -d 'Print version'
+# fish completion for git-claims. The program itself says what fits; it looks at
+# what earlier commands have seen, and asks no server.
 
-complete -f -c git -n __fish_git_needs_command -a claims -d 'List who works on what'
-complete -f -c git -n '__fish_git_using_command claims' -a '(__fish_git_complete_custom_command claims)'
+function __git_claims_offer
+    set -l current (commandline -ct)
+    set -l run (commandline -xpc 2>/dev/null; or commandline -opc)
+    set -l words $run
+    if test "$argv[1]" = git
+        # git's own options say where to look.
+        set -l rest $run[2..]
+        argparse -s (__fish_git_global_optspecs) -- $rest 2>/dev/null
+        or return
+        set words $argv
+        set -l own (math (count $run) - (count $argv) + 1)
+        set run $run[1..$own]
+    else if string match -q '*__fish_git_complete_custom_command*' -- (status stack-trace)
+        return
+    else
+        set run git-claims
+    end
+    set -l replies (command $run --complete fish $words "$current" 2>/dev/null)
+    switch $status
+        case 0
+            printf '%s\n' $replies
+        case 3
+            __fish_complete_path $current
+    end
+end
+
+complete -c git-claims -f -k -a '(__git_claims_offer)'
+complete -c git -f -n __fish_git_needs_command -a claims -d 'List who works on what'
+complete -c git -f -k -n '__fish_git_using_command claims' -a '(__git_claims_offer git)'

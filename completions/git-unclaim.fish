@@ -1,13 +1,32 @@
-complete -c git-unclaim -l reason -d 'Why; goes to the history, and to the one who loses the claim' -r -f
-complete -c git-unclaim -l expected-token -d 'The token of the very tenure that is meant' -r -f
-complete -c git-unclaim -s r -l remote -d 'The remote whose server is asked' -r -f
-complete -c git-unclaim -l session -d 'The session to act as, instead of this worktree\'s own' -r -f
-complete -c git-unclaim -l force -d 'Release a claim that is another\'s, or yours in another session'
-complete -c git-unclaim -l json -d 'Print the server\'s reply as one line of JSON; errors are JSON too'
-complete -c git-unclaim -s q -l quiet -d 'Say nothing where all went well'
-complete -c git-unclaim -s v -l verbose -d 'Tell on stderr who is asked what, and over which connection'
-complete -c git-unclaim -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c git-unclaim -s V -l version -d 'Print version'
+# fish completion for git-unclaim. The program itself says what fits; it looks at
+# what earlier commands have seen, and asks no server.
 
-complete -f -c git -n __fish_git_needs_command -a unclaim -d 'Give an issue back'
-complete -f -c git -n '__fish_git_using_command unclaim' -a '(__fish_git_complete_custom_command unclaim)'
+function __git_unclaim_offer
+    set -l current (commandline -ct)
+    set -l run (commandline -xpc 2>/dev/null; or commandline -opc)
+    set -l words $run
+    if test "$argv[1]" = git
+        # git's own options say where to look.
+        set -l rest $run[2..]
+        argparse -s (__fish_git_global_optspecs) -- $rest 2>/dev/null
+        or return
+        set words $argv
+        set -l own (math (count $run) - (count $argv) + 1)
+        set run $run[1..$own]
+    else if string match -q '*__fish_git_complete_custom_command*' -- (status stack-trace)
+        return
+    else
+        set run git-unclaim
+    end
+    set -l replies (command $run --complete fish $words "$current" 2>/dev/null)
+    switch $status
+        case 0
+            printf '%s\n' $replies
+        case 3
+            __fish_complete_path $current
+    end
+end
+
+complete -c git-unclaim -f -k -a '(__git_unclaim_offer)'
+complete -c git -f -n __fish_git_needs_command -a unclaim -d 'Give an issue back'
+complete -c git -f -k -n '__fish_git_using_command unclaim' -a '(__git_unclaim_offer git)'

@@ -22,9 +22,9 @@ const FILES: &[(&str, u32)] = &[
     ("share/bash-completion/completions/git-claim", 0o644),
     ("share/bash-completion/completions/git-claims", 0o644),
     ("share/bash-completion/completions/git-unclaim", 0o644),
-    ("share/fish/vendor_completions.d/git-claim.fish", 0o644),
-    ("share/fish/vendor_completions.d/git-claims.fish", 0o644),
-    ("share/fish/vendor_completions.d/git-unclaim.fish", 0o644),
+    ("share/fish/vendor_conf.d/git-claim.fish", 0o644),
+    ("share/fish/vendor_conf.d/git-claims.fish", 0o644),
+    ("share/fish/vendor_conf.d/git-unclaim.fish", 0o644),
     ("share/man/man1/git-claim-check.1", 0o644),
     ("share/man/man1/git-claim-completions.1", 0o644),
     ("share/man/man1/git-claim-help.1", 0o644),
@@ -224,7 +224,7 @@ fn shells_load_the_completions() {
             );
         }
         if let Some(fish) = programs::find("fish") {
-            let file = share.join(format!("fish/vendor_completions.d/{name}.fish"));
+            let file = share.join(format!("fish/vendor_conf.d/{name}.fish"));
             quiet(
                 Command::new(fish)
                     .args(["--no-config", "-c", "source $argv[1]"])

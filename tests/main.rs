@@ -16,6 +16,8 @@ mod check;
 #[cfg(test)]
 mod claim;
 #[cfg(test)]
+mod completion;
+#[cfg(test)]
 mod connection;
 #[cfg(test)]
 mod docs;
@@ -73,6 +75,8 @@ mod several;
 mod soak;
 #[cfg(test)]
 mod start;
+#[cfg(test)]
+mod tab;
 #[cfg(test)]
 mod wait;
 #[cfg(test)]

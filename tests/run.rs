@@ -625,7 +625,7 @@ fn the_terminals_keys_reach_the_command() {
             [ \"$line\" = end ] && exit 5
         done";
     fs::write(alice.dir().join("script"), script).unwrap();
-    let mut terminal = Terminal::new(&alice);
+    let mut terminal = Terminal::new(&alice, "bash --norc --noprofile -i");
     terminal.types("git claim run ae1c051 -t 1h -- bash script; echo code $?\n");
     terminal.shows("ready");
     // Each key comes once.
@@ -657,7 +657,7 @@ fn a_terminal_that_goes_away_ends_the_command_as_ever() {
     let forge = Forge::new();
     let alice = forge.client("alice");
     let traces = Traces::of(&alice);
-    let mut terminal = Terminal::new(&alice);
+    let mut terminal = Terminal::new(&alice, "bash --norc --noprofile -i");
     terminal.types("git claim run ae1c051 -t 1h -- sh -c 'echo $$ >traces/command; sleep 1000'\n");
     traces.pid("command");
     drop(terminal);

@@ -13,7 +13,7 @@ die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 # sshd is where plain users do not look.
 PATH=$PATH:/usr/sbin:/sbin
 
-# program, and the Debian package that has it
+# program or file, and the Debian package that has it
 needed='cargo -
 git git
 cc gcc
@@ -22,6 +22,7 @@ ssh openssh-client
 man man-db
 nm binutils
 setpriv util-linux
+/usr/share/bash-completion/bash_completion bash-completion
 zsh zsh
 fish fish
 sshfs sshfs
@@ -40,6 +41,7 @@ openssl openssl'
 
 packages=()
 while read -r program package; do
+    [ ! -e "$program" ] || continue
     command -v "$program" >/dev/null && continue
     [ "$package" != - ] || die "there is no $program; see https://rustup.rs"
     packages+=("$package")

@@ -14,6 +14,7 @@ use crate::commands::{
     check, claim, claims, completions, help, inspect, install_hook, log, recover, renew, run,
     start, unclaim, whoami,
 };
+use crate::completion::offer::Offer;
 use crate::error::Failure;
 use crate::manual;
 use crate::negation::with_negations;
@@ -50,7 +51,7 @@ pub struct Global {
     ///
     /// Without it: claim.remote, the current branch's remote, the only remote,
     /// or `origin`, the first of these that there is.
-    #[arg(short, long, value_name = "NAME", value_hint = ValueHint::Other, global = true)]
+    #[arg(short, long, value_name = "NAME", add = Offer::Remote, global = true)]
     pub remote: Option<String>,
 
     /// The session to act as, instead of this worktree's own

@@ -16,6 +16,7 @@ use crate::git::Git;
 use crate::hex::random;
 use crate::output::Output;
 use crate::remote::{self, Source};
+use crate::seen::Memory;
 use crate::sense;
 use crate::session;
 use crate::settings::{self, Settings};
@@ -144,6 +145,11 @@ impl Client {
     /// The tokens that this worktree keeps.
     pub fn tokens(&self) -> Tokens {
         Tokens::of(&self.git.git_dir, &self.remote)
+    }
+
+    /// What was seen of the remote that is asked.
+    pub fn memory(&self) -> Memory {
+        Memory::of(&self.git, &self.remote)
     }
 
     /// How long a server may take to answer.
@@ -282,7 +288,11 @@ pub fn request_id() -> Result<RequestId> {
         .map_err(|why| Failure::error(format!("{why}")))
 }
 
-fn session_of_environment() -> Result<Option<Session>> {
+/// GIT_CLAIM_SESSION.
+///
+/// # Errors
+/// It is no session.
+pub fn session_of_environment() -> Result<Option<Session>> {
     match std::env::var("GIT_CLAIM_SESSION") {
         Ok(text) if text.is_empty() => Ok(None),
         Ok(text) => text

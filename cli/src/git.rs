@@ -11,6 +11,8 @@ use anyhow::{Context, Result, bail};
 pub struct Git {
     /// The worktree's own git directory, absolute.
     pub git_dir: PathBuf,
+    /// What all worktrees of the repository share, absolute.
+    pub common_dir: PathBuf,
     /// What a relative URL is relative to: the worktree's top, or a bare
     /// repository itself.
     pub top: PathBuf,
@@ -31,23 +33,27 @@ impl Git {
         let places = start(&[
             "rev-parse",
             "--absolute-git-dir",
+            "--path-format=absolute",
+            "--git-common-dir",
             "--local-env-vars",
             "--show-cdup",
         ])?;
         let places = finish(places)?;
         let config = finish(config)?;
-        let mut git_dir = None;
+        let mut lines = places.lines();
+        let mut place = || lines.next().map(PathBuf::from);
+        let (Some(git_dir), Some(common_dir)) = (place(), place()) else {
+            bail!("git does not say where the repository is");
+        };
         let mut up = None;
         let mut local_variables = Vec::new();
-        for line in places.lines() {
-            match git_dir {
-                None => git_dir = Some(PathBuf::from(line)),
-                Some(_) if line.starts_with("GIT_") => local_variables.push(line.to_owned()),
+        for line in lines {
+            match line.starts_with("GIT_") {
+                true => local_variables.push(line.to_owned()),
                 // A bare repository has no such line.
-                Some(_) => up = Some(line.to_owned()),
+                false => up = Some(line.to_owned()),
             }
         }
-        let git_dir = git_dir.context("git does not say where the repository is")?;
         let top = match up {
             Some(up) => std::env::current_dir()
                 .context("there is no current directory")?
@@ -56,6 +62,7 @@ impl Git {
         };
         Ok(Git {
             git_dir,
+            common_dir,
             top,
             local_variables,
             config: Config::parse(&config),

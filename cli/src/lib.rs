@@ -12,7 +12,7 @@ mod bound;
 mod client;
 mod clock;
 mod commands;
-pub mod completions;
+pub mod completion;
 mod error;
 mod git;
 mod hex;
@@ -24,6 +24,7 @@ mod output;
 mod pause;
 mod remote;
 mod run;
+mod seen;
 mod sense;
 mod session;
 mod settings;
@@ -50,6 +51,11 @@ pub fn run(program: Program, words: impl Iterator<Item = OsString>) -> ExitCode 
         && first == watchdog::ARGUMENT
     {
         return watchdog::main(command);
+    }
+    if let [_, first, arguments @ ..] = &words[..]
+        && first == completion::ARGUMENT
+    {
+        return completion::main(program, arguments);
     }
     let invocation = match args::parse(program, &words) {
         Ok(invocation) => invocation,

@@ -1,6 +1,10 @@
-//! What this worktree notes of a server's reply. The reply is what counts: a
-//! note that can't be made or removed is a warning, and changes nothing of what
-//! was answered.
+//! What is noted here of a server's reply. The reply is what counts: a note that
+//! can't be made or removed is a warning, and changes nothing of what was
+//! answered.
+
+use std::io;
+
+use git_claim_api::reply::ClaimReply;
 
 use crate::answer::Reply;
 use crate::bound::keep;
@@ -10,6 +14,7 @@ use crate::output::Output;
 /// A claim is had, or goes on: its token, and the record if this worktree is
 /// bound to it.
 pub fn held(client: &Client, reply: &Reply, output: &Output) {
+    told(client, reply, output);
     if let Err(error) = client.tokens().keep(reply) {
         output.warning(&format!(
             "{error:#}; the claim is yours all the same, and `git claim log` shows its token"
@@ -22,10 +27,26 @@ pub fn held(client: &Client, reply: &Reply, output: &Output) {
 
 /// A claim is over, or another's: this worktree forgets it.
 pub fn over(client: &Client, reply: &Reply, output: &Output) {
+    told(client, reply, output);
     if let Err(error) = client.tokens().forget(reply) {
         output.warning(&format!("{error:#}; the claim is released all the same"));
     }
     if let Err(failure) = keep::let_go(client, reply) {
         output.warning(&failure.message);
+    }
+}
+
+/// Who has an issue, for completions.
+pub fn told(client: &Client, reply: &Reply, output: &Output) {
+    if let Ok(claim) = reply.read::<ClaimReply>() {
+        seen(client.memory().keep(&claim), output);
+    }
+}
+
+/// Something was to be kept for completions. Where it could not be, nothing is
+/// lost.
+pub fn seen(kept: io::Result<()>, output: &Output) {
+    if let Err(error) = kept {
+        output.detail(&format!("completions won't know of it: {error}"));
     }
 }

@@ -74,7 +74,7 @@ fn locate(url: &str, source: Source, remote: &str) -> Result<Location> {
 }
 
 /// The names of the remotes, in the order of the configuration.
-fn names(config: &Config) -> Vec<&str> {
+pub fn names(config: &Config) -> Vec<&str> {
     let mut names = Vec::new();
     for (name, key, _) in config.subsections("remote") {
         if matches!(key, "url" | "pushurl" | "claimurl") && !names.contains(&name) {
@@ -84,7 +84,11 @@ fn names(config: &Config) -> Vec<&str> {
     names
 }
 
-fn name(
+/// The name of the remote to ask: `wanted`, else what the configuration says.
+///
+/// # Errors
+/// There is none.
+pub fn name(
     config: &Config,
     wanted: Option<&str>,
     branch: impl FnOnce() -> Option<String>,
@@ -138,20 +142,33 @@ fn url(git: &Git, name: &str) -> Result<(String, Source)> {
 
 /// Where one pushes.
 fn url_of_remote(git: &Git, name: &str) -> Result<String> {
-    let config = &git.config;
-    let rewritten = config
+    let rewritten = git
+        .config
         .subsections("url")
         .any(|(_, key, _)| matches!(key, "insteadof" | "pushinsteadof"));
     if rewritten {
         return Ok(git.line(&["remote", "get-url", "--push", name])?);
     }
-    let first = |key: &str| first_of(config.all(&format!("remote.{name}.{key}")));
-    first("pushurl").or_else(|| first("url")).ok_or_else(|| {
+    push_url(&git.config, name).ok_or_else(|| {
         Failure::error(format!("remote '{}' has no URL", escape(name))).hint(format!(
             "`git remote set-url {} <url>` sets it",
             escape(name)
         ))
     })
+}
+
+/// Where one pushes, but for what `insteadOf` makes of it.
+fn push_url(config: &Config, name: &str) -> Option<String> {
+    let first = |key: &str| first_of(config.all(&format!("remote.{name}.{key}")));
+    first("pushurl").or_else(|| first("url"))
+}
+
+/// Where claims of this remote are asked for, as it stands in the configuration.
+pub fn configured_url(config: &Config, name: &str) -> Option<String> {
+    let claim_url = config.get(&format!("remote.{name}.claimurl"));
+    claim_url
+        .map(str::to_owned)
+        .or_else(|| push_url(config, name))
 }
 
 /// The URL that git takes of several: the first, but an empty one clears those

@@ -123,15 +123,23 @@ fn value_follows(definition: &clap::Command, option: &OsStr) -> bool {
         return false;
     };
     if let Some(long) = option.strip_prefix("--") {
-        return options(definition).any(|arg| takes_value(arg) && arg.get_long() == Some(long));
+        return option_with_value(definition, |arg| arg.get_long() == Some(long)).is_some();
     }
     // A cluster as in `-qt 2h`: the first letter that takes a value ends it.
     let mut letters = option.chars().skip(1);
     letters
         .find(|letter| {
-            options(definition).any(|arg| takes_value(arg) && arg.get_short() == Some(*letter))
+            option_with_value(definition, |arg| arg.get_short() == Some(*letter)).is_some()
         })
         .is_some_and(|_| letters.next().is_none())
+}
+
+/// The option that takes a value behind it and is `meant`.
+pub fn option_with_value(
+    definition: &clap::Command,
+    meant: impl Fn(&clap::Arg) -> bool,
+) -> Option<&clap::Arg> {
+    options(definition).find(|arg| takes_value(arg) && meant(arg))
 }
 
 /// The options of the program and of its subcommands; a name means the same

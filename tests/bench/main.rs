@@ -40,6 +40,7 @@ fn main() -> ExitCode {
     let mut rows = Vec::new();
     cold(&client, &plain, &mut rows);
     warm(&client, &plain, &mut rows);
+    completion(&client, &mut rows);
     server_call(&forge, &mut rows);
     memory(&forge, &mut rows);
     println!(
@@ -184,6 +185,22 @@ fn push(client: &Client, number: u32) -> Duration {
     let mut command = client.person().std_command("git", dir);
     let refspec = format!("{commit}:refs/locks/{number}");
     time(command.args(["push", "-q", "origin", &refspec]))
+}
+
+/// What a TAB behind `git claim` costs: one git that runs us, and two that we ask.
+fn completion(client: &Client, rows: &mut Vec<Row>) {
+    rows.push(compare(
+        "completing `git claim `",
+        Some((5.0, "git rev-parse")),
+        || {
+            let mut command = client.person().std_command("git", client.dir());
+            time(command.args(["claim", "--complete", "bash", "63", "80", "claim", ""]))
+        },
+        || {
+            let mut command = client.person().std_command("git", client.dir());
+            time(command.args(["rev-parse", "--git-dir"]))
+        },
+    ));
 }
 
 fn server(forge: &Forge, request: &str) -> Command {

@@ -16,7 +16,7 @@ use std::sync::Mutex;
 
 use clap::Command;
 use git_claim::args::{Program, command};
-use git_claim::completions::{Shell, script};
+use git_claim::completion::script::{Shell, script};
 use git_claim_api::settings::Place;
 use snapbox::{Data, assert_data_eq};
 

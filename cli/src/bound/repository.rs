@@ -59,10 +59,9 @@ impl Repository {
     /// The repository that a command runs in.
     ///
     /// # Errors
-    /// git does not say where it is.
+    /// It can't be read.
     pub fn of(git: &Git) -> Result<Repository> {
-        let common = git.line(&["rev-parse", "--path-format=absolute", "--git-common-dir"])?;
-        Repository::from_places(&git.git_dir, Path::new(&common), &git.top)
+        Repository::from_places(&git.git_dir, &git.common_dir, &git.top)
     }
 
     /// The repository of the worktree whose top is `path`.

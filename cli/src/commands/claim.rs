@@ -11,6 +11,7 @@ use git_claim_api::verb::{Request, Take};
 use super::{answer, eviction};
 use crate::args::{issue_id, ttl};
 use crate::client::{Client, request_id};
+use crate::completion::offer::Offer;
 use crate::error::Result;
 use crate::noted;
 use crate::output::{Output, people};
@@ -19,7 +20,7 @@ use crate::wait;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The issue's id: `42`, `'#42'`, or at least 4 characters of a long one
-    #[arg(value_parser = issue_id, required_unless_present = "next")]
+    #[arg(value_parser = issue_id, add = Offer::Free, required_unless_present = "next")]
     pub id: Option<IssueId>,
 
     /// Take the first open issue that nobody holds
@@ -86,8 +87,9 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         }
     };
     let reply = taken.reply;
-    if reply.exit == Exit::Done {
-        noted::held(client, &reply, output);
+    match reply.exit {
+        Exit::Done => noted::held(client, &reply, output),
+        _ => noted::told(client, &reply, output),
     }
     answer(
         &reply,

@@ -1,9 +1,8 @@
 //! `git claims`: who works on what.
 
 use std::convert::Infallible;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use clap::ValueHint;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::Text;
 use git_claim_api::reply::{Lease, ListReply};
@@ -13,7 +12,9 @@ use tokio::time::sleep;
 use crate::answer::Reply;
 use crate::client::Client;
 use crate::clock::Moment;
-use crate::error::Result;
+use crate::completion::offer::Offer;
+use crate::error::{Kind, Result};
+use crate::noted;
 use crate::output::{Output, records, table};
 use crate::wait;
 
@@ -24,7 +25,7 @@ pub struct Args {
     pub mine: bool,
 
     /// Only those of this user
-    #[arg(long, value_name = "NAME", value_hint = ValueHint::Other)]
+    #[arg(long, value_name = "NAME", add = Offer::Holder)]
     pub holder: Option<Text>,
 
     /// Those that have ended too, with how they did
@@ -43,6 +44,13 @@ pub struct Args {
     pub watch: bool,
 }
 
+impl Args {
+    /// Whether no live claim is left out.
+    fn lists_all(&self) -> bool {
+        !self.mine && self.holder.is_none()
+    }
+}
+
 pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result<Exit> {
     let request = Request::List {
         repo: client.repo()?,
@@ -57,7 +65,10 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
     if args.watch {
         client.keep_line()?;
     }
-    let reply = client.ask(&request, output).await?;
+    let reply = match with_what_is_ready(&request, &args, client, output).await? {
+        Some(reply) => reply,
+        None => client.ask(&request, output).await?,
+    };
     if !args.watch {
         show(&reply, &args, client, output)?;
         return Ok(reply.exit);
@@ -69,8 +80,53 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
     }
 }
 
+/// The same list with what is ready to be claimed, for the completions of
+/// whoever sits at the terminal. `None`: nobody does, or this server has no
+/// answer to it.
+async fn with_what_is_ready(
+    request: &Request,
+    args: &Args,
+    client: &mut Client,
+    output: &mut Output,
+) -> Result<Option<Reply>> {
+    let mut request = request.clone();
+    let Request::List { ready, .. } = &mut request else {
+        return Ok(None);
+    };
+    *ready = true;
+    let is_plain = args.lists_all() && !args.ended && !args.nul && !args.watch;
+    if !is_plain || !output.is_read_at_a_terminal() || !client.memory().wants_what_is_ready() {
+        return Ok(None);
+    }
+    let asked = Instant::now();
+    let (reply, has_told) = match client.ask(&request, output).await {
+        // An older server refuses what it does not know.
+        Err(failure) if failure.kind == Kind::Exit(Exit::Error) => (None, false),
+        reply => {
+            let reply = reply?;
+            let has_told = reply.read::<ListReply>()?.ready.is_some();
+            (Some(reply), has_told)
+        }
+    };
+    let memory = client.memory();
+    noted::seen(
+        memory.has_asked_what_is_ready(asked.elapsed(), has_told),
+        output,
+    );
+    Ok(reply)
+}
+
+/// Keeps a list for completions.
+fn keep(list: &ListReply, args: &Args, client: &Client, output: &Output) {
+    if !args.ended {
+        let is_all = args.lists_all() && !list.more;
+        noted::seen(client.memory().keep_list(list, is_all), output);
+    }
+}
+
 fn show(reply: &Reply, args: &Args, client: &Client, output: &mut Output) -> Result<()> {
     let list: ListReply = reply.read()?;
+    keep(&list, args, client, output);
     if output.json() {
         return output.reply(&reply.line);
     }
@@ -104,6 +160,9 @@ async fn watch(
         let mut list: ListReply = reply.read()?;
         let claims = unchanging(&list);
         let is_new = shown.as_ref() != Some(&claims);
+        if is_new {
+            keep(&list, args, client, output);
+        }
         if output.json() {
             if is_new {
                 output.reply(&reply.line)?;

@@ -4,7 +4,7 @@
 use git_claim_api::exit::Exit;
 
 use crate::args::Program;
-use crate::completions::{Shell, script};
+use crate::completion::script::{Shell, script};
 use crate::error::Result;
 use crate::output::Output;
 

@@ -4,6 +4,7 @@ use git_claim_api::exit::Exit;
 use git_claim_api::text::escape;
 
 use crate::args::{Program, command};
+use crate::completion::offer::Offer;
 use crate::error::{Failure, Result};
 use crate::manual;
 use crate::output::Output;
@@ -15,6 +16,7 @@ use crate::output::Output;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The subcommand
+    #[arg(add = Offer::Subcommand)]
     pub subcommand: Option<String>,
 }
 

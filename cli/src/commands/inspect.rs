@@ -12,6 +12,7 @@ use crate::bound::refusal::Refusal;
 use crate::bound::repository::{Head, Repository};
 use crate::bound::survey::{Survey, bound_issue, bound_worktree};
 use crate::client::Client;
+use crate::completion::offer::Offer;
 use crate::error::{Kind, Result};
 use crate::output::{Output, people};
 
@@ -23,7 +24,7 @@ use crate::output::{Output, people};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The issue's id; without it, the one that this worktree is bound to
-    #[arg(value_parser = issue_id)]
+    #[arg(value_parser = issue_id, add = Offer::Own)]
     pub id: Option<IssueId>,
 }
 

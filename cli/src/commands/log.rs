@@ -8,6 +8,7 @@ use git_claim_api::verb::Request;
 use super::named;
 use crate::args::issue_id;
 use crate::client::Client;
+use crate::completion::offer::Offer;
 use crate::error::Result;
 use crate::output::{Output, table};
 
@@ -17,7 +18,7 @@ use crate::output::{Output, table};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The issue's id
-    #[arg(value_parser = issue_id)]
+    #[arg(value_parser = issue_id, add = Offer::Any)]
     pub id: Option<IssueId>,
 }
 

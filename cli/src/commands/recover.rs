@@ -20,6 +20,7 @@ use crate::bound::repository::{Head, Over, Repository, Worktree, same};
 use crate::bound::survey::{self, Survey, bound_worktree, branch_of, full};
 use crate::bound::{binding, push_option};
 use crate::client::Client;
+use crate::completion::offer::Offer;
 use crate::error::{Failure, Kind, Result};
 use crate::output::{Output, people};
 use crate::session;
@@ -32,7 +33,7 @@ use crate::session;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The issue's id
-    #[arg(value_parser = issue_id)]
+    #[arg(value_parser = issue_id, add = Offer::Own)]
     pub id: IssueId,
 
     /// Where the branch must be, as a full object id

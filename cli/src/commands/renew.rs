@@ -9,6 +9,7 @@ use git_claim_api::verb::Request;
 use super::{answer, own_token, several};
 use crate::args::{issue_id, ttl};
 use crate::client::Client;
+use crate::completion::offer::Offer;
 use crate::error::Result;
 use crate::noted;
 use crate::output::{Output, people};
@@ -23,7 +24,7 @@ use crate::output::{Output, people};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The issue's id; several may be given
-    #[arg(value_name = "ID", value_parser = issue_id)]
+    #[arg(value_name = "ID", value_parser = issue_id, add = Offer::Mine)]
     pub ids: Vec<IssueId>,
 
     /// How long the claim lives from now on; without it, as long as before
@@ -54,8 +55,9 @@ async fn one(
         token,
     };
     let reply = client.ask(&request, output).await?;
-    if reply.exit == Exit::Done {
-        noted::held(client, &reply, output);
+    match reply.exit {
+        Exit::Done => noted::held(client, &reply, output),
+        _ => noted::told(client, &reply, output),
     }
     answer(
         &reply,

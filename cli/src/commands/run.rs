@@ -12,6 +12,7 @@ use git_claim_api::verb::{Request, Take};
 
 use crate::args::{issue_id, ttl};
 use crate::client::{Client, Taken, request_id};
+use crate::completion::offer::Offer;
 use crate::error::{Failure, Kind, Result};
 use crate::interrupt::{self, Signals};
 use crate::noted;
@@ -40,7 +41,7 @@ use crate::run::lock::lock;
 )]
 pub struct Args {
     /// The issue's id; not with --next
-    #[arg(value_name = "ID", required = true)]
+    #[arg(value_name = "ID", required = true, add = Offer::FreeOrCommand)]
     pub first: OsString,
 
     /// The command with its arguments, which nobody looks at

@@ -20,9 +20,11 @@ use crate::bound::repository::{Over, Repository};
 use crate::bound::survey::{self, Survey, full};
 use crate::bound::{binding, push_option};
 use crate::client::{self, Client};
+use crate::completion::offer::Offer;
 use crate::error::{Failure, Result};
 use crate::hex::random;
 use crate::interrupt;
+use crate::noted;
 use crate::output::{Output, people};
 use crate::session;
 
@@ -38,7 +40,7 @@ use crate::session;
 )]
 pub struct Args {
     /// The issue's id
-    #[arg(value_parser = issue_id, required_unless_present = "next")]
+    #[arg(value_parser = issue_id, add = Offer::Free, required_unless_present = "next")]
     pub id: Option<IssueId>,
 
     /// Take the first open issue that nobody holds
@@ -73,6 +75,7 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
     let outcome = interrupt::or_stop(work.steps(client, output)).await;
     let failure = match outcome {
         Ok(done) => {
+            noted::seen(client.memory().keep(&done.reply), output);
             say(&done, output)?;
             return Ok(Exit::Done);
         }

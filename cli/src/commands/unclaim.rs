@@ -9,6 +9,7 @@ use git_claim_api::verb::{Eviction, Request};
 use super::{answer, eviction, own_token, several};
 use crate::args::issue_id;
 use crate::client::Client;
+use crate::completion::offer::Offer;
 use crate::error::{Failure, Result};
 use crate::noted;
 use crate::output::{Output, people};
@@ -16,7 +17,7 @@ use crate::output::{Output, people};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The issue's id; several may be given
-    #[arg(value_name = "ID", value_parser = issue_id)]
+    #[arg(value_name = "ID", value_parser = issue_id, add = Offer::Mine)]
     pub ids: Vec<IssueId>,
 
     /// Release a claim that is another's, or yours in another session

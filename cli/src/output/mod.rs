@@ -131,6 +131,11 @@ impl Output {
         }
     }
 
+    /// Whether somebody reads the reply at a terminal.
+    pub fn is_read_at_a_terminal(&self) -> bool {
+        !self.json && io::stdout().is_terminal()
+    }
+
     /// Whether what was shown can be replaced.
     pub fn redraws(&self) -> bool {
         io::stdout().is_terminal()

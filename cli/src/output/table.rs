@@ -259,7 +259,7 @@ fn shrink(widths: &mut [usize], least: &[Option<usize>], width: usize) {
 }
 
 /// `text` in exactly `width` columns.
-fn fit(text: &str, width: usize) -> String {
+pub fn fit(text: &str, width: usize) -> String {
     let has = text.width();
     if has <= width {
         return format!("{text}{}", " ".repeat(width - has));
