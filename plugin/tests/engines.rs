@@ -17,6 +17,9 @@ pub trait Engine {
     /// Whether its clock knows whole seconds alone.
     const WHOLE_SECONDS: bool;
 
+    /// Whether it goes by the host's clock, which may be set back.
+    const BY_HOSTS_CLOCK: bool;
+
     /// An empty ledger, whose files, if it has any, lie in `dir`.
     fn new(dir: &Path, now_ms: i64) -> Self;
 
@@ -37,6 +40,7 @@ pub struct Sqlite {
 
 impl Engine for Sqlite {
     const WHOLE_SECONDS: bool = false;
+    const BY_HOSTS_CLOCK: bool = true;
 
     fn new(dir: &Path, _: i64) -> Sqlite {
         Sqlite {
@@ -70,6 +74,7 @@ pub struct Etcd {
 
 impl Engine for Etcd {
     const WHOLE_SECONDS: bool = true;
+    const BY_HOSTS_CLOCK: bool = false;
 
     fn new(_: &Path, now_ms: i64) -> Etcd {
         let port = NODE.with(|cluster| cluster.nodes[0].port);

@@ -22,6 +22,7 @@ struct Nodes {
 
 impl Engine for Nodes {
     const WHOLE_SECONDS: bool = true;
+    const BY_HOSTS_CLOCK: bool = false;
 
     fn new(_: &Path, _: i64) -> Nodes {
         unreachable!("a cluster is there before")

@@ -1,5 +1,6 @@
 //! The verb against a small model of what it promises: any sequence of requests
-//! and steps of the clock gives the same holders, tokens and exits.
+//! and steps of the clock, forth and back, gives the same holders, tokens and
+//! exits.
 
 use std::collections::HashMap;
 
@@ -101,7 +102,11 @@ impl Model {
                         self.holder = None;
                         0
                     }
-                    None => 0,
+                    None => {
+                        // Given up for good, whatever the clock says later.
+                        self.holder = self.holder.filter(|holder| *holder != who);
+                        0
+                    }
                 }
             }
             Step::TakeOver { who, .. } => match self.live(now) {
@@ -136,6 +141,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(who, issue, token)| Step::Release { who, issue, token }),
         1 => (who(), issue).prop_map(|(who, issue)| Step::TakeOver { who, issue }),
         3 => (0..3_000_i64).prop_map(|ms| Step::Wait { ms }),
+        1 => prop::sample::select(vec![-3_600_000, -3_000, 3_600_000]).prop_map(|ms| Step::Wait { ms }),
     ]
 }
 
@@ -189,6 +195,7 @@ proptest! {
         for step in &steps {
             if let Step::Wait { ms } = step {
                 let ms = if Forge::WHOLE_SECONDS { ms / 1_000 * 1_000 } else { *ms };
+                let ms = if Forge::BY_HOSTS_CLOCK { ms } else { ms.max(0) };
                 now += ms;
                 forge.step_ms(ms);
                 continue;

@@ -56,6 +56,7 @@ struct TestHost {
 
 impl<E: Engine> Forge<E> {
     pub const WHOLE_SECONDS: bool = E::WHOLE_SECONDS;
+    pub const BY_HOSTS_CLOCK: bool = E::BY_HOSTS_CLOCK;
 
     /// A forge with `r.git` and `other.git`, which have no tracker.
     pub fn new() -> Forge<E> {

@@ -43,20 +43,31 @@ pub fn release(situation: &Situation, ask: &Release<'_>, now: Now) -> Decision<b
     if ask.token.is_some_and(|token| token.get() != claim.token) {
         return Decision::Conflict(Reason::StaleToken.into());
     }
-    let Some(tenure) = live else {
-        return Decision::Keep(false);
-    };
-    Decision::Change {
-        claim: claim.with(None),
-        ended: Some(Ended {
-            token: claim.token,
-            tenure: tenure.clone(),
-            ended_at: now.floor(),
-            how,
-            by,
-            why,
-        }),
-        outcome: true,
+    match (live, &claim.tenure) {
+        (Some(tenure), _) => Decision::Change {
+            claim: claim.with(None),
+            ended: Some(Ended {
+                token: claim.token,
+                tenure: tenure.clone(),
+                ended_at: now.floor(),
+                how,
+                by,
+                why,
+            }),
+            outcome: true,
+        },
+        // One's own that has run out is given up for good: if the clock is set
+        // back, it would live again.
+        (None, Some(tenure))
+            if tenure.is_held_by(ask.caller) && !tenure.has_other_key(ask.caller) =>
+        {
+            Decision::Change {
+                claim: claim.with(None),
+                ended: Some(tenure.expired(claim.token)),
+                outcome: false,
+            }
+        }
+        (None, _) => Decision::Keep(false),
     }
 }
 
@@ -103,14 +114,34 @@ mod tests {
     #[test]
     fn nothing_to_release_is_done_already() {
         let ann = caller("ann", "s");
-        for claim in [
-            Claim::default(),
-            claim_of(&ann, 3, Some(10)),
-            claim_of(&caller("bob", "s"), 3, Some(10)),
-        ] {
+        for claim in [Claim::default(), claim_of(&caller("bob", "s"), 3, Some(10))] {
             let decision = release(&situation(claim), &ask(&ann), NOW);
             assert_eq!(decision, Decision::Keep(false));
         }
+    }
+
+    #[test]
+    fn ones_own_that_ran_out_is_given_up_for_good() {
+        let ann = caller("ann", "s");
+        let before = situation(claim_of(&ann, 3, Some(10)));
+        let Decision::Change {
+            claim,
+            ended,
+            outcome,
+        } = release(&before, &ask(&ann), NOW)
+        else {
+            panic!("not given up");
+        };
+        assert_eq!((claim.token, claim.tenure, outcome), (3, None, false));
+        let ended = ended.unwrap();
+        assert_eq!((ended.how, ended.ended_at), (End::Expired, 1_010));
+        let other_key = Caller {
+            profile: None,
+            ..ann.clone()
+        };
+        let bound = situation(bound(claim_of(&ann, 3, Some(10))));
+        let decision = release(&bound, &ask(&other_key), NOW);
+        assert_eq!(decision, Decision::Keep(false));
     }
 
     #[test]
