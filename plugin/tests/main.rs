@@ -4,6 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::duplicate_mod)] // the same tests run over each engine
 
+#[path = "../../tests/linear/mod.rs"]
+mod linear;
+
+mod checker;
 mod engines;
 #[path = "../../tests/support/etcd.rs"]
 #[allow(dead_code)] // shared with the end-to-end tests
@@ -13,6 +17,7 @@ mod etcd_ledger;
 mod ledger;
 mod support;
 mod time_machine;
+mod torture;
 
 /// The same tests over each engine.
 macro_rules! over {
