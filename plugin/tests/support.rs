@@ -77,6 +77,16 @@ impl<E: Engine> Forge<E> {
 
     pub fn with(dir: TempDir, engine: E, repos: Vec<(String, Option<PathBuf>)>) -> Forge<E> {
         let ledger = engine.open();
+        Forge::with_ledger(dir, engine, ledger, repos)
+    }
+
+    /// A forge with a ledger that is open already.
+    pub fn with_ledger(
+        dir: TempDir,
+        engine: E,
+        ledger: Box<dyn Ledger>,
+        repos: Vec<(String, Option<PathBuf>)>,
+    ) -> Forge<E> {
         let settings = serde_json::json!({ "ledger": engine.place() });
         Forge {
             dir,
