@@ -8,6 +8,10 @@
 mod support;
 
 #[cfg(test)]
+#[allow(dead_code)] // the plugin's tests need more of it
+mod linear;
+
+#[cfg(test)]
 mod abi;
 #[cfg(test)]
 mod access;
@@ -77,6 +81,8 @@ mod soak;
 mod start;
 #[cfg(test)]
 mod tab;
+#[cfg(test)]
+mod torture;
 #[cfg(test)]
 mod wait;
 #[cfg(test)]

@@ -175,7 +175,10 @@ impl Walker {
             return;
         };
         for seen in &answer.seen {
-            self.tokens.insert(seen.issue.clone(), seen.token);
+            // 0 is none.
+            if seen.token > 0 {
+                self.tokens.insert(seen.issue.clone(), seen.token);
+            }
             match &seen.live {
                 // Nobody else has its session, under whatever name.
                 Some(live) if live.holder.session == self.me.session => {

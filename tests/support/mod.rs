@@ -3,6 +3,7 @@
 
 pub mod bound;
 pub mod client;
+pub mod clock;
 pub mod forge;
 pub mod ledger;
 pub mod programs;
