@@ -58,6 +58,8 @@ mod page;
 #[cfg(test)]
 mod plugin_manual;
 #[cfg(test)]
+mod queue;
+#[cfg(test)]
 mod race;
 #[cfg(test)]
 mod readme;

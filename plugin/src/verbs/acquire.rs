@@ -1,7 +1,7 @@
 //! `acquire`: take a claim on an open issue, or extend one's own.
 
 use git_claim_api::ids::IssueId;
-use git_claim_api::reply::{ClaimReply, Status};
+use git_claim_api::reply::{ClaimReply, Status, Tenure};
 use git_claim_api::verb::Take;
 
 use crate::claim::{self, Acquire, Caller, Decision, Refusal};
@@ -19,8 +19,8 @@ pub fn run(admitted: &Admitted<'_>, typed: &IssueId, take: &Take) -> Result<Answ
         let is_own = claim
             .live(now)
             .is_some_and(|tenure| tenure.is_held_by(&caller));
-        if is_own {
-            return take_issue(admitted, &issue, None, take);
+        if is_own && let Some(answer) = take_issue(admitted, &issue, Known::Own, take)? {
+            return Ok(answer);
         }
     }
     let Issue { id, is_open, title } = admitted.tracker()?.resolve(typed)?;
@@ -30,15 +30,31 @@ pub fn run(admitted: &Admitted<'_>, typed: &IssueId, take: &Take) -> Result<Answ
             .unwrap_or_default();
         return Err(Failure::Refused(format!("issue {id}{title} is closed")));
     }
-    take_issue(admitted, &id, title.as_deref(), take)
+    let known = Known::Open {
+        title: title.as_deref(),
+    };
+    let answer = take_issue(admitted, &id, known, take)?;
+    answer.ok_or_else(|| Failure::NotNow("the ledger did not answer".to_owned()))
 }
 
+/// What was found out of an issue before the ledger is changed.
+#[derive(Clone, Copy, PartialEq)]
+enum Known<'a> {
+    /// The caller holds it, so nobody asked the tracker.
+    Own,
+    Open {
+        title: Option<&'a str>,
+    },
+}
+
+/// Takes or extends the claim. `None`: it was the caller's own and is no longer,
+/// so it counts again whether the issue is open.
 fn take_issue(
     admitted: &Admitted<'_>,
     issue: &IssueId,
-    title: Option<&str>,
+    known: Known<'_>,
     take: &Take,
-) -> Result<Answer, Failure> {
+) -> Result<Option<Answer>, Failure> {
     let ttls = admitted.ttls()?;
     within(ttls.longest, take.ttl)?;
     let caller = caller_who_evicts(
@@ -52,11 +68,17 @@ fn take_issue(
         None => None,
     };
     let lease_id = random::id();
+    let mut has_ended = false;
     let outcome = decide(
         admitted,
         issue,
         &caller,
         &mut |transaction, situation, now| {
+            let live = situation.claim.live(now);
+            has_ended = known == Known::Own && !live.is_some_and(|own| own.is_held_by(&caller));
+            if has_ended {
+                return Ok(Decision::Keep(Tenure::Own));
+            }
             if let Some(binding) = &binding {
                 let holder = transaction.bound_to(&admitted.repo, &binding.branch)?;
                 if let Some(other) = holder.filter(|other| other != issue) {
@@ -70,7 +92,10 @@ fn take_issue(
                 caller: &caller,
                 take,
                 default_ttl: ttls.default,
-                title,
+                title: match known {
+                    Known::Own => None,
+                    Known::Open { title } => title,
+                },
                 lease_id: &lease_id,
                 seq: transaction.next_seq()?,
                 request_ended: began_here(transaction, admitted, issue, &caller, take)?,
@@ -79,7 +104,10 @@ fn take_issue(
             Ok(claim::acquire(situation, &ask, now))
         },
     )?;
-    settle(
+    if has_ended {
+        return Ok(None);
+    }
+    let answer = settle(
         admitted,
         issue,
         &caller,
@@ -89,7 +117,8 @@ fn take_issue(
             tenure: Some(tenure),
             ..reply
         },
-    )
+    )?;
+    Ok(Some(answer))
 }
 
 /// Whether this request has begun a tenure of this issue before. Where that

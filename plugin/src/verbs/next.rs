@@ -7,7 +7,7 @@ use git_claim_api::verb::Take;
 use serde_json::json;
 
 use crate::claim::{self, Acquire, Caller, Claim, Decision, Now};
-use crate::ledger::Verdict;
+use crate::ledger::{LedgerError, Verdict, View};
 use crate::random;
 use crate::server::{Admitted, Answer, Failure, Ttls};
 use crate::tracker::Issue;
@@ -29,32 +29,26 @@ pub fn run(admitted: &Admitted<'_>, take: &Take) -> Result<Answer, Failure> {
     let ttls = admitted.ttls()?;
     within(ttls.longest, take.ttl)?;
     let caller = admitted.caller(take.session.as_ref());
-    if let Some(request) = &take.request {
-        // A retry gets the issue that its first try began, or a conflict.
-        let mut begun = None;
-        admitted.call.read(&mut |view| {
-            begun = view.begun_by(
-                &admitted.repo,
-                &caller.name,
-                caller.session.as_ref(),
-                request,
-            )?;
-            Ok(())
-        })?;
-        if let Some((issue, _)) = begun {
-            return acquire::run(admitted, &issue, take);
-        }
-    }
-    let tracker = admitted.tracker()?;
     let call = admitted.call;
     // Most of what is first in order is held already. What the ledger says of
     // it may be over by now; the change below looks again.
     let held = held(admitted)?;
+    // A retry gets the issue that its first try began, or a conflict. Looked for
+    // behind the above: what has begun since is not among the held.
+    let mut earlier = None;
+    call.read(&mut |view| {
+        earlier = begun_by(view, admitted, &caller, take)?;
+        Ok(())
+    })?;
+    if let Some(issue) = earlier {
+        return acquire::run(admitted, &issue, take);
+    }
+    let tracker = admitted.tracker()?;
     let mut ready = tracker
         .ready()?
         .filter(|issue| !issue.as_ref().is_ok_and(|issue| held.contains(&issue.id)));
     let lease_id = random::id();
-    let mut taken = None;
+    let mut taken = Taken::None;
     for batch in 0.. {
         // The tracker is not read while others wait for the ledger. Whoever
         // meets many others who take too, brings more along the next time.
@@ -65,13 +59,17 @@ pub fn run(admitted: &Admitted<'_>, take: &Take) -> Result<Answer, Failure> {
         }
         call.still_wanted()?;
         taken = take_first(admitted, &candidates, &caller, take, ttls, &lease_id)?;
-        if taken.is_some() {
+        if !matches!(taken, Taken::None) {
             break;
         }
     }
-    let Some((issue, claim, now)) = taken else {
-        let reply = json!({ "status": Status::None, "repo": admitted.repo });
-        return Answer::new(Exit::Nothing, &reply);
+    let (issue, claim, now) = match taken {
+        Taken::Now(issue, claim, now) => (issue, claim, now),
+        Taken::Earlier(issue) => return acquire::run(admitted, &issue, take),
+        Taken::None => {
+            let reply = json!({ "status": Status::None, "repo": admitted.repo });
+            return Answer::new(Exit::Nothing, &reply);
+        }
     };
     let viewer = Viewer {
         caller: &caller,
@@ -86,6 +84,31 @@ pub fn run(admitted: &Admitted<'_>, take: &Take) -> Result<Answer, Failure> {
     Answer::new(Exit::Done, &reply)
 }
 
+/// The issue that this very request has begun a tenure of.
+fn begun_by(
+    view: &(impl View + ?Sized),
+    admitted: &Admitted<'_>,
+    caller: &Caller,
+    take: &Take,
+) -> Result<Option<IssueId>, LedgerError> {
+    let Some(request) = &take.request else {
+        return Ok(None);
+    };
+    let session = caller.session.as_ref();
+    let begun = view.begun_by(&admitted.repo, &caller.name, session, request)?;
+    Ok(begun.map(|(issue, _)| issue))
+}
+
+/// What became of a try to take one of several issues.
+#[allow(clippy::large_enum_variant)] // made once a request, and not kept
+enum Taken {
+    /// Others hold all of them.
+    None,
+    Now(IssueId, Claim, Now),
+    /// The same request, sent twice, was served in the meantime.
+    Earlier(IssueId),
+}
+
 /// Takes the first of `candidates` that nobody holds, in one change of the
 /// ledger.
 fn take_first(
@@ -95,13 +118,17 @@ fn take_first(
     take: &Take,
     ttls: Ttls,
     lease_id: &str,
-) -> Result<Option<(IssueId, Claim, Now)>, Failure> {
+) -> Result<Taken, Failure> {
     let call = admitted.call;
-    let mut taken = None;
+    let mut taken = Taken::None;
     let mut change = None;
     call.change(&mut |transaction| {
-        taken = None;
+        taken = Taken::None;
         change = None;
+        if let Some(issue) = begun_by(transaction, admitted, caller, take)? {
+            taken = Taken::Earlier(issue);
+            return Ok(Verdict::Discard);
+        }
         let now = transaction.now();
         for issue in candidates {
             let situation = situation(transaction, &admitted.repo, &issue.id, caller)?;
@@ -125,13 +152,13 @@ fn take_first(
             {
                 transaction.store(&admitted.repo, &issue.id, &mut claim, ended.as_ref())?;
                 change = Some((situation.claim, ended));
-                taken = Some((issue.id.clone(), claim, now));
+                taken = Taken::Now(issue.id.clone(), claim, now);
                 return Ok(Verdict::Commit);
             }
         }
         Ok(Verdict::Discard)
     })?;
-    if let (Some((issue, claim, now)), Some((before, ended))) = (&taken, &change) {
+    if let (Taken::Now(issue, claim, now), Some((before, ended))) = (&taken, &change) {
         admitted.announce(issue, *now, before, claim, ended.as_ref());
     }
     Ok(taken)
