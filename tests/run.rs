@@ -586,7 +586,7 @@ fn resume_goes_on_where_nobody_had_it_since() {
         let down = with_switch(&alice);
         let traces = Traces::of(&alice);
         let script = "echo $$ >traces/command; while [ ! -e go ]; do sleep 0.05; done";
-        let words = ["ae1c051", "-t", "2s", "--resume", "--", "sh", "-c", script];
+        let words = ["ae1c051", "-t", "5s", "--resume", "--", "sh", "-c", script];
         let child = start(&alice, &words);
         let command = traces.pid("command");
         take_away(&down, &child, Signal::KILL);
@@ -605,7 +605,8 @@ fn resume_goes_on_where_nobody_had_it_since() {
         }
         eventually("the claim", || holders(&bob) == ["alice"]);
         eventually("the command", || !is_stopped(command));
-        assert_eq!(bob.json("git claim ae1c051", 4)["token"], 2);
+        // A machine that is busy for so long may have lost it once more since.
+        assert!(bob.json("git claim ae1c051", 4)["token"].as_u64() > Some(1));
         fs::write(alice.dir().join("go"), "").unwrap();
         let (code, _, err) = finish(child);
         assert_eq!(code, Some(0), "{err}");
