@@ -89,7 +89,7 @@ uninstall:
 deb:
 	@$(CARGO) deb --version >/dev/null 2>&1 || { \
 		echo "error: cargo-deb makes the packages, and it is not here" >&2; \
-		echo "hint: $(CARGO) install cargo-deb --locked --version ^3" >&2; \
+		echo "hint: $(CARGO) install cargo-deb --locked" >&2; \
 		exit 1; \
 	}
 	for package in git-claim git-claim-server; do \

@@ -52,7 +52,7 @@ fn version() -> String {
 }
 
 #[test]
-fn the_changelog_begins_with_the_version_that_is_built() {
+fn the_changelogs_begin_with_the_version_that_is_built() {
     let changes = source("CHANGELOG.md");
     let newest = changes
         .lines()
@@ -62,5 +62,8 @@ fn the_changelog_begins_with_the_version_that_is_built() {
         newest.starts_with(&format!("## [{}]", version())),
         "{newest}"
     );
+    let debian = source("packaging/changelog");
+    let newest = format!("git-claim ({}-1) ", version());
+    assert!(debian.starts_with(&newest), "{debian}");
     assert_eq!(version(), env!("CARGO_PKG_VERSION"));
 }
