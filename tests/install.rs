@@ -120,6 +120,8 @@ fn everything_is_put_in_place_and_taken_away_again() {
     let mut found = Vec::new();
     files(&top, &top, &mut found);
     assert_eq!(found, []);
+    // Of the folders only the one that is ours alone.
+    assert!(!top.join("lib/git-claim").exists());
 }
 
 /// What a command shows of the manual that is installed below `top`.
