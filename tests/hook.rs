@@ -1,19 +1,11 @@
 //! `git claim install-hook`, and the check in front of real pushes.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
-use crate::support::bound::{branch, commit, fetched, git_dir, started};
+use crate::support::bound::{branch, commit, fetched, git_dir, started, write_hook};
 use crate::support::client::{Client, stderr};
 use crate::support::forge::{Forge, REPO, git};
 use crate::support::issue;
-
-fn write_hook(path: &Path, script: &str) {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-}
 
 fn push(client: &Client, what: &str) -> assert_cmd::assert::Assert {
     client.git(["push", "-q", "origin", what]).assert()
@@ -84,6 +76,29 @@ fn branches_that_no_claim_is_bound_to_are_never_in_the_way() {
         ])
         .assert()
         .success();
+}
+
+#[test]
+fn where_nothing_is_bound_the_hook_asks_nobody() {
+    let mut forge = Forge::new();
+    let (main, bound) = started(&forge, "alice");
+    main.ok("git claim install-hook");
+    // A plain claim, whose token is kept, binds no branch.
+    main.ok("git claim 862b --ttl 1h");
+    let copy = forge.dir().join("copy.git");
+    git(
+        forge.dir(),
+        &["init", "-q", "--bare", copy.to_str().unwrap()],
+    );
+    let url = copy.to_str().unwrap();
+    main.git(["remote", "set-url", "--push", "origin", url])
+        .assert()
+        .success();
+    forge.stop_sshd();
+    main.person()
+        .make_program("git-claim", "echo asked >&2; exit 1");
+    push(&main, "HEAD:refs/heads/free").success();
+    push(&bound, "HEAD").failure();
 }
 
 #[test]

@@ -86,6 +86,10 @@ mod tab;
 #[cfg(test)]
 mod torture;
 #[cfg(test)]
+mod undone;
+#[cfg(test)]
 mod wait;
+#[cfg(test)]
+mod way_out;
 #[cfg(test)]
 mod wire;

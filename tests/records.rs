@@ -98,9 +98,9 @@ fn records_are_read_in_one_place() {
         with(&["lock::read", "Reading::Canonical"]),
         [
             "cli/src/bound/keep.rs",
+            "cli/src/bound/recovery.rs",
             "cli/src/bound/survey.rs",
             "cli/src/commands/inspect.rs",
-            "cli/src/commands/recover.rs",
             "plugin/api/src/lock.rs",
             "plugin/src/claim/record.rs",
         ]
@@ -124,6 +124,6 @@ fn copies_are_written_in_one_place() {
     );
     assert_eq!(
         with(&["copies.store("]),
-        ["cli/src/bound/keep.rs", "cli/src/commands/start.rs"]
+        ["cli/src/bound/keep.rs", "cli/src/bound/making.rs"]
     );
 }

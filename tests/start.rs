@@ -1,77 +1,19 @@
-//! `git claim start`: all of it, or nothing at all.
+//! Bound claims, from the start to the release.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
+use crate::support::before::Before;
 use crate::support::bound::{
-    branch, commit, copy, copy_file, fetched, git_dir, sibling, started, take_push_options, tip,
-    tree,
+    branch, commit, copy, copy_file, fetched, git_dir, is_free, lead_out, next, reason, sibling,
+    started, take_push_options, tip, write_hook,
 };
 use crate::support::client::Client;
-use crate::support::forge::{Forge, git};
-use crate::support::{issue, programs};
+use crate::support::forge::{Forge, REPO, git};
+use crate::support::issue;
 
 const START: &str = "git claim start ae1c051b --ttl 2h";
-
-/// What is there before a call that fails, and must be there after it.
-struct Before {
-    home: BTreeMap<PathBuf, Vec<u8>>,
-    client: Client,
-}
-
-impl Before {
-    fn of(client: &Client) -> Before {
-        Before {
-            home: Before::files(client),
-            client: client.clone(),
-        }
-    }
-
-    /// Everything of the person's but sockets and what the test itself keeps.
-    fn files(client: &Client) -> BTreeMap<PathBuf, Vec<u8>> {
-        let home = client.person().home();
-        let mut files = tree(home);
-        files.retain(|path, _| {
-            let below = path.strip_prefix(home).unwrap();
-            !below.starts_with("run") && !below.starts_with("test") && !below.starts_with(".cache")
-        });
-        files
-    }
-
-    fn is_as_it_was(&self) {
-        let now = Before::files(&self.client);
-        let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
-        assert_eq!(names(&now), names(&self.home));
-        for (path, content) in &self.home {
-            assert!(now[path] == *content, "{} has changed", path.display());
-        }
-    }
-}
-
-/// Nobody holds the issue.
-fn is_free(client: &Client) {
-    let leases = client.json("git claims", 0);
-    assert_eq!(leases["leases"], serde_json::json!([]));
-}
-
-/// Types the command that a refusal names.
-fn next(client: &Client, refused: &Value) -> assert_cmd::assert::Assert {
-    let line = refused["exact_next_action"].as_str().unwrap();
-    client.command("sh").args(["-c", line]).assert()
-}
-
-/// A refusal's code; it allows no work.
-fn reason(refused: &Value) -> &str {
-    assert_eq!(refused["success"], false, "{refused}");
-    assert_eq!(refused["work_allowed"], false, "{refused}");
-    refused["reason_code"].as_str().unwrap()
-}
 
 #[test]
 fn a_started_claim_is_sound_on_both_sides() {
@@ -150,6 +92,11 @@ fn starting_again_does_no_harm() {
     let (main, bound) = started(&forge, "alice");
     let config = fs::read(git_dir(&main).join("config")).unwrap();
     let before = copy(&bound);
+    // Without a time to live it is the one that the claim has.
+    bound.ok("git claim start ae1c051b --ttl 5h");
+    bound.ok("git claim start ae1c051b");
+    let lease = main.json("git claims", 0)["leases"][0].clone();
+    assert_eq!(lease["ttl"], 5 * 3_600);
     for client in [&main, &bound] {
         let again = client.json(START, 0);
         assert_eq!(again["tenure"], "own");
@@ -297,6 +244,39 @@ fn what_is_in_the_way_is_told_and_nothing_is_touched() {
     is_free(&main);
     next(&main, &refused).success();
     elsewhere.ok("git claim check");
+    elsewhere.ok("git unclaim");
+    // The branch is everybody's.
+    let before = Before::of(&main);
+    let refused = main.json(&format!("{START} --branch main"), 1);
+    assert_eq!(reason(&refused), "default_branch");
+    before.is_as_it_was();
+}
+
+#[test]
+fn a_place_where_nothing_can_be_made_is_named_and_another_works() {
+    let forge = Forge::new();
+    let main = fetched(&forge, "alice");
+    for place in ["/proc/x", "/proc/1/x/y", "/dev/null/x", "/dev/null"] {
+        let before = Before::of(&main);
+        let refused = main.json(&format!("{START} --worktree {place}"), 1);
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.starts_with(place), "{message}");
+        before.is_as_it_was();
+        is_free(&main);
+        next(&main, &refused).success();
+        let bound = main.at(sibling(&main, issue::CRASH));
+        bound.ok("git unclaim");
+        main.git(["worktree", "remove", "--force"])
+            .arg(bound.dir())
+            .assert()
+            .success();
+    }
+    // The usual place.
+    let folder = sibling(&main, issue::CRASH).parent().unwrap().to_owned();
+    fs::remove_dir(&folder).unwrap();
+    fs::write(&folder, "no folder").unwrap();
+    let typed = lead_out(&main, START);
+    assert_eq!(typed.len(), 2, "{typed:?}");
 }
 
 #[test]
@@ -306,6 +286,17 @@ fn without_the_right_to_claim_nothing_begins() {
     let before = Before::of(&dave);
     assert_eq!(reason(&dave.json(START, 1)), "not_allowed");
     before.is_as_it_was();
+    // Who may see nothing either is shown whom was asked: asking again is no use.
+    let main = fetched(&forge, "alice");
+    let eve = forge.person("eve").at(main.dir());
+    assert_eq!(lead_out(&eve, START), [START, "git remote -v"]);
+    // Nor where the right was lost since.
+    let (_, bound) = started(&forge, "bob");
+    forge.configure("[claim]\n\twrite = alice\n");
+    assert_eq!(
+        lead_out(&bound, "git claim check"),
+        ["git claim check", "git remote -v"]
+    );
 }
 
 #[test]
@@ -330,6 +321,60 @@ fn somebody_elses_claim_is_a_conflict_and_leaves_nothing() {
     before.is_as_it_was();
     theirs.ok("git claim check");
     next(&main, &refused).success();
+    // What was named for this issue is not for another.
+    let line = "git claim start ae1c051b -r origin -t 1h --branch fix --base main --worktree ../x";
+    let refused = main.json(line, 4);
+    assert_eq!(
+        refused["exact_next_action"],
+        "git claim start --next -t 3600 --base main -r origin"
+    );
+}
+
+#[test]
+fn what_the_server_does_not_grant_has_a_way_round() {
+    let forge = Forge::new();
+    let clone = fetched(&forge, "bob");
+    clone.ok("git claim start ae1c051b --branch fix");
+    let main = fetched(&forge, "alice");
+    // Closed.
+    let id = issue::CLOSED;
+    let typed = lead_out(&main, &format!("git claim start {id} -t 1h"));
+    assert_eq!(typed[1..], ["git claim start --next -t 3600"]);
+    // Too long.
+    let typed = lead_out(&main, "git claim start 862b -t 90d");
+    assert_eq!(typed[1..], ["git claim start 862b -t 2592000"]);
+    // A branch of another clone's claim, and one that is everybody's there.
+    for line in [
+        "git claim start 537d --branch fix",
+        "git claim start 766d --branch there",
+    ] {
+        git(
+            &forge.repos().join(REPO),
+            &["symbolic-ref", "HEAD", "refs/heads/there"],
+        );
+        let typed = lead_out(&main, line);
+        assert_eq!(typed.len(), 2, "{typed:?}");
+    }
+    clone
+        .at(sibling(&clone, issue::CRASH))
+        .ok("git claim check");
+    // One's own is bound to another branch.
+    let line = format!("git claim start {} --branch other", issue::RETITLED);
+    let typed = lead_out(&main, &line);
+    assert_eq!(typed.len(), 2, "{typed:?}");
+    // Not an issue at all.
+    let typed = lead_out(&main, "git claim start 99999");
+    assert_eq!(typed[1..], ["git claims"]);
+}
+
+#[test]
+fn without_a_key_nothing_can_be_bound() {
+    let forge = Forge::new();
+    let main = fetched(&forge, "alice");
+    let nobody = forge.person_behind_server("nobody", "").at(main.dir());
+    let before = Before::of(&main);
+    nobody.run(START).code(1);
+    before.is_as_it_was();
 }
 
 /// The session that holds the issue, as its own principal sees it.
@@ -366,8 +411,8 @@ fn a_claim_that_was_to_move_is_put_back_where_start_fails() {
     let main = fetched(&forge, "alice");
     main.ok("git claim ae1c051b --ttl 90m --note mine");
     let held = session(&main);
-    main.git(["branch", "claim"]).assert().success();
-    assert_eq!(reason(&main.json(START, 1)), "branch_failed");
+    write_hook(&git_dir(&main).join("hooks/post-checkout"), "exit 1");
+    assert_eq!(reason(&main.json(START, 1)), "worktree_failed");
     assert_eq!(session(&main), held);
     main.ok("git claim renew ae1c051b");
     main.ok("git unclaim ae1c051b");
@@ -402,8 +447,12 @@ fn ones_own_claim_elsewhere_is_never_a_loop() {
         .assert()
         .success();
     other.ok("git claim ae1c051b --ttl 1h");
+    let held = session(&main);
+    // Somebody may work there: it is theirs to go on, or to start.
     let refused = main.json(START, 4);
     next(&main, &refused).success();
+    assert_eq!(session(&main), held);
+    other.ok(START);
     main.at(&path).ok("git claim check");
     // In another clone it may live: nothing of it is ended.
     let clone = fetched(&forge, "alice");
@@ -470,249 +519,6 @@ fn a_branch_that_another_claim_is_worked_on_is_left_to_it() {
 }
 
 #[test]
-fn a_branch_that_cannot_be_made_undoes_the_claim() {
-    let forge = Forge::new();
-    let main = fetched(&forge, "alice");
-    // git keeps no branch `claim/…` beside a branch `claim`.
-    main.git(["branch", "claim"]).assert().success();
-    let before = Before::of(&main);
-    assert_eq!(reason(&main.json(START, 1)), "branch_failed");
-    before.is_as_it_was();
-    is_free(&main);
-}
-
-#[test]
-fn a_worktree_that_cannot_be_made_undoes_branch_and_claim() {
-    let forge = Forge::new();
-    let main = fetched(&forge, "alice");
-    let hook = git_dir(&main).join("hooks/post-checkout");
-    write_hook(&hook, "exit 1");
-    let before = Before::of(&main);
-    assert_eq!(reason(&main.json(START, 1)), "worktree_failed");
-    before.is_as_it_was();
-    is_free(&main);
-    // A branch that was there before stays where it is.
-    main.git(["branch", &branch(issue::CRASH)])
-        .assert()
-        .success();
-    let before = Before::of(&main);
-    assert_eq!(reason(&main.json(START, 1)), "worktree_failed");
-    before.is_as_it_was();
-}
-
-#[test]
-fn a_full_disk_undoes_all_of_it() {
-    if !programs::is_root() {
-        eprintln!("only root can mount a small disk");
-        return;
-    }
-    let forge = Forge::new();
-    let main = fetched(&forge, "alice");
-    let small = main.person().home().join("small");
-    fs::create_dir(&small).unwrap();
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
-        .arg(&small)
-        .status()
-        .unwrap();
-    if !mounted.success() {
-        eprintln!("nothing can be mounted here");
-        return;
-    }
-    fs::write(main.dir().join("large"), vec![b'x'; 1 << 20]).unwrap();
-    main.git(["add", "large"]).assert().success();
-    main.git(["commit", "-qm", "large"]).assert().success();
-    let before = Before::of(&main);
-    let refused = main.json(&format!("{START} --base main --worktree ../small/w"), 1);
-    let left = tree(&small);
-    assert!(
-        Command::new("umount")
-            .arg(&small)
-            .status()
-            .unwrap()
-            .success()
-    );
-    assert_eq!(reason(&refused), "worktree_failed");
-    assert!(left.is_empty(), "{left:?}");
-    before.is_as_it_was();
-    is_free(&main);
-    next(&main, &refused).success();
-}
-
-#[test]
-fn a_record_that_cannot_be_stored_undoes_all_of_it() {
-    let forge = Forge::new();
-    let main = fetched(&forge, "alice");
-    let hook = git_dir(&main).join("hooks/post-checkout");
-    write_hook(&hook, "touch \"$(git rev-parse --git-dir)/claims\"");
-    let before = Before::of(&main);
-    assert_eq!(reason(&main.json(START, 1)), "record_not_stored");
-    before.is_as_it_was();
-    is_free(&main);
-}
-
-#[test]
-fn a_push_option_that_cannot_be_set_undoes_all_of_it() {
-    let forge = Forge::new();
-    take_push_options(&forge);
-    let main = fetched(&forge, "alice");
-    // Somebody else's git writes the configuration.
-    let lock = git_dir(&main).join("config.lock");
-    fs::write(&lock, "").unwrap();
-    let before = Before::of(&main);
-    assert_eq!(reason(&main.json(START, 1)), "push_option_failed");
-    before.is_as_it_was();
-    is_free(&main);
-    fs::remove_file(lock).unwrap();
-    main.ok(START);
-}
-
-#[test]
-fn a_server_that_is_gone_after_the_acquire_leaves_a_way_on() {
-    let forge = Forge::new();
-    let main = fetched(&forge, "alice");
-    let before = Before::of(&main);
-    // 1 whoami, 2 show, 3 acquire; then nothing.
-    let output = with_ssh(&main, "[ $n -gt 3 ] && exit 255", START);
-    assert_eq!(output.status.code(), Some(6));
-    let refused: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(reason(&refused), "server_unreachable");
-    fs::remove_file(main.person().home().join("bin/counted-ssh")).unwrap();
-    before.is_as_it_was();
-    // It could not be given back, so the way on is to go on with it.
-    let done = next(&main, &refused).success();
-    drop(done);
-    let bound = main.at(sibling(&main, issue::CRASH));
-    bound.ok("git claim check");
-    assert_eq!(copy(&bound)["work_lease"]["token"], 1);
-}
-
-#[test]
-fn a_server_that_stumbles_after_the_acquire_gets_the_claim_back() {
-    let forge = Forge::new();
-    let main = fetched(&forge, "alice");
-    let before = Before::of(&main);
-    let output = with_ssh(&main, "[ $n = 4 ] && exit 255", START);
-    assert_eq!(output.status.code(), Some(6));
-    fs::remove_file(main.person().home().join("bin/counted-ssh")).unwrap();
-    before.is_as_it_was();
-    is_free(&main);
-}
-
-#[test]
-fn a_lost_answer_is_asked_for_again() {
-    let forge = Forge::new();
-    let main = fetched(&forge, "alice");
-    let lost = "[ $n = 3 ] && { ssh \"$@\" >/dev/null; exit 255; }";
-    let output = with_ssh(&main, lost, START);
-    assert!(output.status.success(), "{output:?}");
-    let bound = main.at(sibling(&main, issue::CRASH));
-    assert_eq!(copy(&bound)["work_lease"]["token"], 1);
-    bound.ok("git claim check");
-}
-
-#[test]
-fn a_record_that_comes_back_incomplete_is_refused() {
-    let forge = Forge::new();
-    let main = fetched(&forge, "alice");
-    let before = Before::of(&main);
-    let strips =
-        "[ $n -ge 3 ] && { ssh \"$@\" | sed 's/\"lifecycle_version\":\"heartbeat-v1\",//'; exit; }";
-    let output = with_ssh(&main, strips, START);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let refused: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(reason(&refused), "incomplete_lock_contract");
-    assert_eq!(
-        refused["missing"],
-        serde_json::json!(["work_lease.lifecycle_version"])
-    );
-    fs::remove_file(main.person().home().join("bin/counted-ssh")).unwrap();
-    before.is_as_it_was();
-    is_free(&main);
-}
-
-#[test]
-fn ctrl_c_leaves_nothing() {
-    // At each call to the server: before the acquire, while its answer is on
-    // the way, and when all is made.
-    for (at, hangs) in [
-        (2, "sleep 1000"),
-        (
-            3,
-            "ssh \"$@\" >/dev/null; echo >\"$HOME/test/reached\"; sleep 1000",
-        ),
-        (4, "sleep 1000"),
-    ] {
-        let forge = Forge::new();
-        let main = fetched(&forge, "alice");
-        let reached = main.person().home().join("test/reached");
-        let before = Before::of(&main);
-        let mark = match at {
-            3 => "",
-            _ => "echo >\"$HOME/test/reached\"; ",
-        };
-        let script = format!("[ $n = {at} ] && {{ {mark}{hangs}; }}");
-        let mut command = ssh_command(&main, &script, START);
-        let child = command.process_group(0).spawn().unwrap();
-        while !reached.exists() {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        let group = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-        kill_process_group(group, Signal::INT).unwrap();
-        let output = child.wait_with_output().unwrap();
-        assert!(
-            !String::from_utf8_lossy(&output.stdout).contains("\"success\":true"),
-            "{at}: {output:?}"
-        );
-        fs::remove_file(main.person().home().join("bin/counted-ssh")).unwrap();
-        // git itself ends with the signal; ours cleans up behind it.
-        while !is_idle(&main) {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        before.is_as_it_was();
-        is_free(&main);
-    }
-}
-
-#[test]
-fn of_many_starts_one_wins_and_the_others_leave_nothing() {
-    let forge = Forge::new();
-    let clients: Vec<Client> = (0..8)
-        .map(|n| fetched(&forge, ["alice", "bob"][n % 2]))
-        .collect();
-    let outputs: Vec<Output> = std::thread::scope(|scope| {
-        let calls: Vec<_> = clients
-            .iter()
-            .map(|client| {
-                scope.spawn(|| {
-                    let mut command = client.command("git");
-                    command.args(["claim", "start", "ae1c051b", "--ttl", "2h", "--json"]);
-                    command.output().unwrap()
-                })
-            })
-            .collect();
-        calls.into_iter().map(|call| call.join().unwrap()).collect()
-    });
-    let mut winners = 0;
-    for (client, output) in clients.iter().zip(&outputs) {
-        let path = sibling(client, issue::CRASH);
-        if output.status.success() {
-            winners += 1;
-            client.at(path).ok("git claim check");
-            continue;
-        }
-        assert_eq!(output.status.code(), Some(4), "{output:?}");
-        assert!(!path.parent().unwrap().exists());
-        client
-            .git(["rev-parse", "-q", "--verify", &branch(issue::CRASH)])
-            .assert()
-            .failure();
-        assert!(!git_dir(client).join("worktrees").exists());
-    }
-    assert_eq!(winners, 1);
-}
-
-#[test]
 fn heartbeats_and_the_release_keep_record_and_option_true() {
     let forge = Forge::new();
     take_push_options(&forge);
@@ -757,57 +563,4 @@ fn a_server_that_cannot_be_reached_is_no_claim() {
     let before = Before::of(&main);
     assert_eq!(reason(&main.json(START, 6)), "server_unreachable");
     before.is_as_it_was();
-}
-
-fn write_hook(path: &std::path::Path, script: &str) {
-    use std::os::unix::fs::PermissionsExt;
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-/// A command line with `--json` over an ssh that runs `script` first, in which
-/// `$n` is the number of the connection.
-fn ssh_command(client: &Client, script: &str, line: &str) -> Command {
-    let home = client.person().home();
-    fs::create_dir_all(home.join("test")).unwrap();
-    let _ = fs::remove_file(home.join("test/count"));
-    client.person().make_program(
-        "counted-ssh",
-        &format!(
-            "n=$(($(cat \"$HOME/test/count\" 2>/dev/null || echo 0) + 1))\n\
-             echo $n >\"$HOME/test/count\"\n{script}\nexec ssh \"$@\""
-        ),
-    );
-    let mut words = line.split_whitespace();
-    let mut command = client
-        .person()
-        .std_command(words.next().unwrap(), client.dir());
-    command
-        .args(words)
-        .arg("--json")
-        .env("GIT_SSH_COMMAND", home.join("bin/counted-ssh"))
-        .env("GIT_SSH_VARIANT", "ssh")
-        // Who is turned away tries again until then.
-        .env("GIT_CONFIG_COUNT", "1")
-        .env("GIT_CONFIG_KEY_0", "claim.timeout")
-        .env("GIT_CONFIG_VALUE_0", "10s")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
-fn with_ssh(client: &Client, script: &str, line: &str) -> Output {
-    ssh_command(client, script, line).output().unwrap()
-}
-
-/// Whether no `git claim` of this person's runs any more.
-fn is_idle(client: &Client) -> bool {
-    let dir = client.dir().to_owned();
-    !fs::read_dir("/proc").unwrap().flatten().any(|entry| {
-        let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let works_here = fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == dir);
-        works_here && String::from_utf8_lossy(&command).contains("git-claim")
-    })
 }

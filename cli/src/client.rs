@@ -112,6 +112,11 @@ impl Client {
         &self.address
     }
 
+    /// The command that shows which server is asked.
+    pub fn shown_by(&self) -> String {
+        self.source.shown_by(&self.remote)
+    }
+
     /// `--session` or `GIT_CLAIM_SESSION`.
     pub fn given_session(&self) -> Option<&Session> {
         self.given_session.as_ref()

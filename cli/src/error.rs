@@ -4,6 +4,8 @@
 use git_claim_api::exit::Exit;
 use serde_json::Value;
 
+use crate::interrupt;
+
 /// The result of everything that a command does.
 pub type Result<T> = std::result::Result<T, Failure>;
 
@@ -162,8 +164,29 @@ impl Failure {
     }
 }
 
+/// A program that we ran was ended by this signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("git was ended by signal {0}")]
+pub struct Killed(pub i32);
+
+impl Killed {
+    /// The signal, if it is one that asks to stop: what hits a program that we
+    /// run is meant for us too, which Ctrl-C reaches as well.
+    fn asks_to_stop(self) -> Option<u8> {
+        let signal = u8::try_from(self.0).ok();
+        signal.filter(|_| interrupt::asks_to_stop(self.0))
+    }
+}
+
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Failure {
-        Failure::error(format!("{error:#}"))
+        let signal = error
+            .downcast_ref::<Killed>()
+            .and_then(|killed| killed.asks_to_stop());
+        let kind = match signal {
+            Some(signal) => Kind::Interrupted(signal),
+            None => Kind::Exit(Exit::Error),
+        };
+        Failure::of_kind(kind, format!("{error:#}"))
     }
 }

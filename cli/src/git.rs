@@ -33,6 +33,7 @@ impl Git {
         let places = start(&[
             "rev-parse",
             "--absolute-git-dir",
+            "--local-env-vars",
             "--path-format=absolute",
             "--git-common-dir",
             "--local-env-vars",
@@ -40,20 +41,26 @@ impl Git {
         ])?;
         let places = finish(places)?;
         let config = finish(config)?;
-        let mut lines = places.lines();
-        let mut place = || lines.next().map(PathBuf::from);
-        let (Some(git_dir), Some(common_dir)) = (place(), place()) else {
-            bail!("git does not say where the repository is");
-        };
-        let mut up = None;
+        // A folder's name may have line breaks in it; the variables' names, which
+        // stand behind each folder, have none.
+        let is_variable = |line: &&str| line.starts_with("GIT_");
+        let (git_dir, rest) = places
+            .split_once("\nGIT_")
+            .context("git does not say where the repository is")?;
+        let git_dir = PathBuf::from(git_dir);
+        let rest = format!("GIT_{rest}");
+        let mut lines = rest.lines().peekable();
         let mut local_variables = Vec::new();
-        for line in lines {
-            match line.starts_with("GIT_") {
-                true => local_variables.push(line.to_owned()),
-                // A bare repository has no such line.
-                false => up = Some(line.to_owned()),
-            }
+        while let Some(line) = lines.next_if(is_variable) {
+            local_variables.push(line.to_owned());
         }
+        let mut common_dir = Vec::new();
+        while let Some(line) = lines.next_if(|line| !is_variable(line)) {
+            common_dir.push(line);
+        }
+        let common_dir = PathBuf::from(common_dir.join("\n"));
+        // A bare repository has no such line.
+        let up = lines.find(|line| !is_variable(line)).map(str::to_owned);
         let top = match up {
             Some(up) => std::env::current_dir()
                 .context("there is no current directory")?
@@ -75,7 +82,7 @@ impl Git {
     /// What git says.
     pub fn line(&self, arguments: &[&str]) -> Result<String> {
         let text = finish(start(arguments)?)?;
-        Ok(text.lines().next().unwrap_or_default().to_owned())
+        Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
     }
 
     /// The current branch's short name; `None` if HEAD is detached.

@@ -17,6 +17,11 @@ const STOPPING: [Number; 3] = [Number::INT, Number::TERM, Number::HUP];
 /// What a terminal sends to everyone in the foreground.
 const OF_TERMINAL: [Number; 2] = [Number::INT, Number::QUIT];
 
+/// Whether a signal of this number asks to stop.
+pub fn asks_to_stop(number: i32) -> bool {
+    STOPPING.iter().any(|signal| signal.as_raw() == number)
+}
+
 /// Runs `work` until it is done or a signal asks to stop; `work` is dropped
 /// then.
 pub async fn or_stop<T>(work: impl Future<Output = Result<T>>) -> Result<T> {

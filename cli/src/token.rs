@@ -46,6 +46,12 @@ impl Tokens {
         }
     }
 
+    /// The issue whose token is kept, if there is exactly one.
+    pub fn only_one(&self) -> Option<IssueId> {
+        let mut ids = self.ids();
+        ids.next().filter(|_| ids.next().is_none())
+    }
+
     /// Keeps the token of a claim that the reply says is held now.
     ///
     /// # Errors

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use assert_cmd::assert::Assert;
+use serde_json::{Value, json};
 
 use super::client::Client;
 use super::forge::{Forge, REPO, git};
@@ -103,6 +104,71 @@ pub fn commit(client: &Client, file: &str) -> String {
     client.git(["add", file]).assert().success();
     client.git(["commit", "-qm", file]).assert().success();
     tip(client, "HEAD")
+}
+
+/// Nobody holds the issue.
+pub fn is_free(client: &Client) {
+    let leases = client.json("git claims", 0);
+    assert_eq!(leases["leases"], json!([]));
+}
+
+/// Types the command that a refusal names.
+pub fn next(client: &Client, refused: &Value) -> Assert {
+    let line = refused["exact_next_action"].as_str().unwrap();
+    client.command("sh").args(["-c", line]).assert()
+}
+
+/// A refusal's code; it allows no work.
+pub fn reason(refused: &Value) -> &str {
+    assert_eq!(refused["success"], false, "{refused}");
+    assert_eq!(refused["work_allowed"], false, "{refused}");
+    refused["reason_code"].as_str().unwrap()
+}
+
+/// Types a line, and then the command that each refusal names, until one is
+/// refused no more. What was typed, in order: never the same twice.
+pub fn lead_out(client: &Client, line: &str) -> Vec<String> {
+    let mut typed: Vec<String> = Vec::new();
+    let mut line = line.to_owned();
+    loop {
+        assert!(!typed.contains(&line), "{line} again: {typed:#?}");
+        typed.push(line.clone());
+        let is_ours = ["git claim", "git unclaim", " claim "]
+            .iter()
+            .any(|words| line.contains(words));
+        let json = if is_ours { " --json" } else { "" };
+        let mut command = client.command("sh");
+        command.args(["-c", &format!("{line}{json}")]);
+        let output = command.output().unwrap();
+        if output.status.success() {
+            return typed;
+        }
+        let reply: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{typed:#?}: {error}: {output:?}"));
+        line = reply["exact_next_action"].as_str().unwrap().to_owned();
+    }
+}
+
+/// Types a line until it works, and what it names in between: it is no use to be
+/// led anywhere else. All that was typed.
+pub fn get_through(client: &Client, line: &str) -> Vec<String> {
+    let mut typed = Vec::new();
+    for _ in 0..5 {
+        let more = lead_out(client, line);
+        let is_through = more.len() == 1;
+        typed.extend(more);
+        if is_through {
+            return typed;
+        }
+    }
+    panic!("{line} never works: {typed:#?}");
+}
+
+/// A hook of git's in place.
+pub fn write_hook(path: &Path, script: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 /// Every file below `folder` with what it holds, for a comparison. Folders are

@@ -1,6 +1,7 @@
 //! What the end-to-end tests stand on: a forge, people with keys and
 //! worktrees, and a look into the ledger.
 
+pub mod before;
 pub mod bound;
 pub mod client;
 pub mod clock;

@@ -52,16 +52,13 @@ impl Copies {
         issues
     }
 
-    /// The copy; null if it is damaged, `None` if there is none.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub fn load(&self, issue: &IssueId) -> Result<Option<Value>> {
-        let path = self.path(issue);
-        match fs::read(&path) {
-            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes).unwrap_or_default())),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).with_context(|| format!("{} cannot be read", path.display())),
+    /// The copy; null if it is damaged or cannot be read, `None` if there is
+    /// none.
+    pub fn load(&self, issue: &IssueId) -> Option<Value> {
+        match fs::read(self.path(issue)) {
+            Ok(bytes) => Some(serde_json::from_slice(&bytes).unwrap_or_default()),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(_) => Some(Value::Null),
         }
     }
 
@@ -135,10 +132,10 @@ mod tests {
         let dir = TempDir::new().unwrap();
         let copies = Copies::of(dir.path(), "a/../b");
         let issue = "42".parse().unwrap();
-        assert_eq!(copies.load(&issue).unwrap(), None);
+        assert_eq!(copies.load(&issue), None);
         for record in [json!({ "a": 1 }), json!({ "b": "ü" })] {
             copies.store(&issue, &record).unwrap();
-            assert_eq!(copies.load(&issue).unwrap(), Some(record));
+            assert_eq!(copies.load(&issue), Some(record));
         }
         let path = copies.path(&issue);
         let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -158,7 +155,10 @@ mod tests {
         copies.store(&issue, &json!({})).unwrap();
         for damage in ["", "{", "\0\0\0"] {
             fs::write(copies.path(&issue), damage).unwrap();
-            assert_eq!(copies.load(&issue).unwrap(), Some(Value::Null));
+            assert_eq!(copies.load(&issue), Some(Value::Null));
         }
+        copies.remove(&issue).unwrap();
+        fs::create_dir(copies.path(&issue)).unwrap();
+        assert_eq!(copies.load(&issue), Some(Value::Null));
     }
 }

@@ -1,15 +1,15 @@
 //! What a call made, so that it can be unmade if the call fails: exactly that,
 //! in reverse, and what was there before stays as it was.
 
-use std::fs;
-use std::io::{ErrorKind, Result};
-use std::os::unix::process::CommandExt as _;
+use std::fs::{self, Permissions};
+use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 
 use git_claim_api::ids::{Branch, Oid};
 use git_claim_api::text::escape;
 
-use super::repository::{Repository, same};
+use super::repository::Repository;
+use crate::hex::random;
 
 /// The list. Each entry is made before the thing itself, so that what was half
 /// made is unmade too.
@@ -22,10 +22,15 @@ pub struct Journal {
 enum Made {
     /// Removed again unless somebody else has put something into it.
     Folder(PathBuf),
-    /// Removed again if it still is where it began.
+    /// Removed again if it still is where it began, and nobody works on it.
     Branch { branch: Branch, at: Oid },
-    /// In a folder that was made or found empty.
-    Worktree { path: PathBuf, is_ours: bool },
+    /// In a folder that was made, or found empty with these permissions.
+    Worktree {
+        path: PathBuf,
+        found: Option<Permissions>,
+    },
+    /// Put back where it was.
+    Aside { from: PathBuf, to: PathBuf },
     /// Put back to what it held.
     File {
         path: PathBuf,
@@ -63,21 +68,60 @@ impl Journal {
         }
     }
 
-    /// A branch that has been made.
-    pub fn branch(&mut self, branch: &Branch, at: &Oid) {
+    /// A branch that is about to be made.
+    pub fn branch(&mut self, branch: &Branch, at: &Oid, repository: &Repository) {
+        // A git that is stopped leaves the folders of its lock.
+        let name = branch.as_str();
+        for (slash, _) in name.match_indices('/') {
+            for refs in ["refs/heads", "logs/refs/heads"] {
+                self.folder(&repository.common_dir.join(refs).join(&name[..slash]));
+            }
+        }
         self.made.push(Made::Branch {
             branch: branch.clone(),
             at: at.clone(),
         });
     }
 
+    /// What was entered last is not this call's after all.
+    pub fn forget_last(&mut self) {
+        self.made.pop();
+    }
+
     /// A worktree that is about to be made in the empty folder `path`;
     /// `is_ours`: this call made the folder.
-    pub fn worktree(&mut self, path: &Path, is_ours: bool) {
+    ///
+    /// # Errors
+    /// The folder cannot be looked at.
+    pub fn worktree(&mut self, path: &Path, is_ours: bool) -> Result<()> {
         self.made.push(Made::Worktree {
             path: path.to_owned(),
-            is_ours,
+            found: match is_ours {
+                true => None,
+                false => Some(fs::metadata(path)?.permissions()),
+            },
         });
+        Ok(())
+    }
+
+    /// A file that is about to be written in the place of whatever is there:
+    /// what cannot be read, or is no file, goes aside.
+    ///
+    /// # Errors
+    /// It cannot be moved.
+    pub fn file_over_anything(&mut self, path: &Path) -> Result<()> {
+        if self.file(path).is_ok() {
+            return Ok(());
+        }
+        let mut to = path.to_owned().into_os_string();
+        to.push(format!(".{}", random::<4>().map_err(Error::other)?));
+        let to = PathBuf::from(to);
+        fs::rename(path, &to)?;
+        self.made.push(Made::Aside {
+            from: path.to_owned(),
+            to,
+        });
+        self.file(path)
     }
 
     /// A file that is about to be written.
@@ -125,38 +169,32 @@ fn unmake(made: &Made, repository: &Repository) -> std::result::Result<(), Strin
             Err(error)
                 if matches!(
                     error.kind(),
-                    ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty
+                    ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::DirectoryNotEmpty
                 ) =>
             {
                 Ok(())
             }
             done => at(path, done),
         },
-        Made::Branch { branch, at } => {
-            let name = format!("refs/heads/{branch}");
-            let mut command = repository.command();
-            // Ctrl-C is for the command, not for what cleans up behind it.
-            command.process_group(0);
-            let output = command
-                .args(["update-ref", "-d", &name, at.as_str()])
-                .output();
-            match output {
-                Ok(output) if output.status.success() => Ok(()),
-                // Somebody has moved it since: it is theirs now.
-                _ if repository.tip(branch).as_ref() != Some(at) => Ok(()),
-                _ => Err(format!("branch {branch} cannot be removed")),
-            }
-        }
-        Made::Worktree { path, is_ours } => {
-            let registration = registration(repository, path);
-            if *is_ours || registration.is_some() {
+        Made::Branch { branch, at } => remove(branch, at, repository),
+        Made::Worktree { path, found } => {
+            let registration = repository.registration(path);
+            if found.is_none() || registration.is_some() {
                 at(path, empty(path))?;
             }
-            match registration {
-                Some(folder) => at(&folder, fs::remove_dir_all(&folder)),
-                None => Ok(()),
+            if let Some(folder) = registration {
+                at(&folder, fs::remove_dir_all(&folder))?;
+            }
+            match found {
+                // git takes the folder along where it fails itself.
+                Some(permissions) if !path.exists() => at(path, {
+                    fs::create_dir(path)
+                        .and_then(|()| fs::set_permissions(path, permissions.clone()))
+                }),
+                _ => Ok(()),
             }
         }
+        Made::Aside { from, to } => at(from, fs::rename(to, from)),
         Made::File {
             path,
             before,
@@ -165,13 +203,22 @@ fn unmake(made: &Made, repository: &Repository) -> std::result::Result<(), Strin
     }
 }
 
-/// git's own folder for the worktree at `path`.
-fn registration(repository: &Repository, path: &Path) -> Option<PathBuf> {
-    let folders = fs::read_dir(repository.common_dir.join("worktrees")).ok()?;
-    folders.flatten().map(|entry| entry.path()).find(|folder| {
-        fs::read_to_string(folder.join("gitdir"))
-            .is_ok_and(|place| same(&folder.join(place.trim_end()), &path.join(".git")))
-    })
+/// Removes a branch that is where it was made. What somebody has moved since,
+/// or works on, is theirs now.
+fn remove(branch: &Branch, at: &Oid, repository: &Repository) -> std::result::Result<(), String> {
+    let is_ours = || {
+        let worktrees = repository.worktrees().unwrap_or_default();
+        repository.tip(branch).as_ref() == Some(at)
+            && !worktrees.iter().any(|worktree| worktree.is_on(branch))
+    };
+    if !is_ours() {
+        return Ok(());
+    }
+    let name = format!("refs/heads/{branch}");
+    match repository.ask(&["update-ref", "-d", &name, at.as_str()]) {
+        Err(error) if is_ours() => Err(format!("branch {branch}: {error:#}")),
+        _ => Ok(()),
+    }
 }
 
 /// Removes all that lies in a folder.

@@ -26,7 +26,7 @@ pub fn go_on(client: &Client, reply: &Reply, output: &Output) -> Result<()> {
     };
     let issue = full(&claim)?;
     let copies = Copies::of(&client.git().git_dir, client.remote());
-    let Some(copy) = copies.load(&issue)? else {
+    let Some(copy) = copies.load(&issue) else {
         return Ok(());
     };
     match (lock::read(&copy), lock::read(record)) {
@@ -61,7 +61,7 @@ pub fn let_go(client: &Client, reply: &Reply) -> Result<()> {
     };
     let issue = full(&claim)?;
     let copies = Copies::of(&client.git().git_dir, client.remote());
-    if !is_over || copies.load(&issue)?.is_none() {
+    if !is_over || copies.load(&issue).is_none() {
         return Ok(());
     }
     // The option first: it is what stops pushes.

@@ -9,14 +9,19 @@
 pub mod copy;
 pub mod journal;
 pub mod keep;
+pub mod making;
+pub mod place;
 pub mod plan;
 pub mod push_option;
 pub mod quote;
+pub mod recovery;
 pub mod refusal;
+pub mod refused;
 pub mod repository;
 pub mod survey;
 
 use git_claim_api::ids::{Branch, Text};
+use git_claim_api::text::escape;
 use git_claim_api::verb::Binding;
 
 use crate::client::Client;
@@ -45,9 +50,12 @@ pub fn binding(client: &Client, branch: &Branch, worktree: &Path) -> Result<Bind
 }
 
 /// A path as a record holds it.
-fn path_text(path: &Path) -> Result<Text> {
+///
+/// # Errors
+/// One that no record can hold.
+pub fn path_text(path: &Path) -> Result<Text> {
     path.to_str()
-        .ok_or_else(|| Failure::error(format!("the path {} is not UTF-8", path.display())))?
+        .ok_or_else(|| Failure::error(format!("{} is not UTF-8", escape(&path.to_string_lossy()))))?
         .parse()
         .map_err(|why| Failure::error(format!("the worktree's path cannot be recorded: {why}")))
 }

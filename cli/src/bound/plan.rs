@@ -6,13 +6,15 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use git_claim_api::ids::{Branch, IssueId, Oid, Ttl};
-use git_claim_api::text::escape;
+use git_claim_api::text::{escape, is_unsafe};
+use rustix::fs::{Access, access};
 use tokio::time::timeout;
 
 use super::copy::Copies;
+use super::path_text;
 use super::quote::quote;
 use super::refusal::{Reason, Refusal};
-use super::repository::{Head, Repository, Worktree, same};
+use super::repository::{Head, Repository, Worktree, is_absent, same};
 use crate::error::Failure;
 
 /// What was asked for.
@@ -46,6 +48,18 @@ impl Wish {
             line += " --here";
         }
         line
+    }
+
+    /// The same for whatever issue is next: what was named for one alone is
+    /// left out.
+    pub fn next_one(&self) -> String {
+        let wish = Wish {
+            branch: None,
+            worktree: None,
+            here: false,
+            ..self.clone()
+        };
+        wish.command(None)
     }
 }
 
@@ -104,14 +118,24 @@ impl Ground<'_> {
             Some(branch) => branch.clone(),
             None => self.default_branch_name()?,
         };
-        let target = self.target(&branch)?;
-        let base = match self.repository.tip(&branch) {
-            Some(_) => None,
-            None => Some(self.base().await?),
-        };
         if self.repository.known_default(self.remote).as_deref() == Some(branch.as_str()) {
             return Err(self.is_the_default(&branch));
         }
+        self.is_the_bound_one(&branch)?;
+        let target = self.target(&branch)?;
+        let base = match self.repository.tip(&branch) {
+            Some(_) => None,
+            None => {
+                if let Some(other) = self.repository.in_the_way_of(&branch) {
+                    return Err(Refusal::new(
+                        Reason::BranchFailed,
+                        format!("git keeps no branch {branch} beside {}", escape(&other)),
+                        self.on_another_branch(&branch),
+                    ));
+                }
+                Some(self.base().await?)
+            }
+        };
         Ok(Plan {
             branch,
             base,
@@ -127,7 +151,7 @@ impl Ground<'_> {
 
     /// The present worktree, on the branch that it has checked out.
     async fn plan_here(&self) -> Planned<Plan> {
-        let (issue, wish) = (self.issue, self.wish);
+        let wish = self.wish;
         let current = match self.repository.head() {
             Head::Branch(name) => name.parse::<Branch>().map_err(|why| {
                 Refusal::new(
@@ -136,23 +160,26 @@ impl Ground<'_> {
                     self.with(|wish| wish.here = false),
                 )
             })?,
-            Head::Detached | Head::Bare => {
+            Head::Bare => {
+                return Err(Refusal::new(
+                    Reason::DetachedHead,
+                    "this is no worktree, but a bare repository",
+                    self.with(|wish| wish.here = false),
+                ));
+            }
+            Head::Detached => {
                 return Err(Refusal::new(
                     Reason::DetachedHead,
                     "no branch is checked out here",
-                    format!("git switch -c claim/{issue}"),
+                    self.checkout(&self.default_branch_name()?),
                 ));
             }
         };
         if let Some(wanted) = wish.branch.as_ref().filter(|branch| **branch != current) {
-            let create = match self.repository.tip(wanted) {
-                Some(_) => "",
-                None => "-c ",
-            };
             return Err(Refusal::new(
                 Reason::WrongBranch,
                 format!("branch {current} is checked out here, not {wanted}"),
-                format!("git switch {create}{}", quote(wanted.as_str())),
+                self.checkout(wanted),
             ));
         }
         let default = match self.repository.known_default(self.remote) {
@@ -162,17 +189,13 @@ impl Ground<'_> {
         if default == current.as_str() {
             return Err(self.is_the_default(&current));
         }
+        self.is_the_bound_one(&current)?;
         let is_registered = self.repository.is_registered();
         if !is_registered.map_err(|error| self.not_read(error))? {
-            return Err(Refusal::new(
-                Reason::WorktreeUnregistered,
-                "git does not know this worktree where it is; was it moved by hand?",
-                "git worktree repair",
-            ));
+            return Err(is_unregistered(self.repository, &self.again()));
         }
-        let worktrees = self.repository.worktrees();
-        let worktrees = worktrees.map_err(|error| self.not_read(error))?;
-        self.is_free(self.repository, &worktrees)?;
+        self.is_free(self.repository)?;
+        self.is_recordable(&self.repository.top)?;
         Ok(Plan {
             branch: current,
             base: None,
@@ -186,9 +209,7 @@ impl Ground<'_> {
         let wish = self.wish;
         let worktrees = self.repository.worktrees();
         let worktrees = worktrees.map_err(|error| self.not_read(error))?;
-        let on_branch = worktrees
-            .iter()
-            .find(|worktree| worktree.head == Head::Branch(branch.to_string()));
+        let on_branch = worktrees.iter().find(|worktree| worktree.is_on(branch));
         let path = match &wish.worktree {
             Some(path) => self.absolute(path)?,
             None => match on_branch.filter(|worktree| self.is_bound_in(worktree)) {
@@ -201,12 +222,7 @@ impl Ground<'_> {
             .find(|worktree| same(&worktree.path, &path))
         {
             Some(worktree) if worktree.is_gone => Err(self.is_gone(worktree, branch)),
-            Some(worktree) if worktree.head == Head::Branch(branch.to_string()) => {
-                let found = Repository::at(&worktree.path);
-                let found = found.map_err(|error| self.not_read(error))?;
-                self.is_free(&found, &worktrees)?;
-                Ok(Target::Reuse(found))
-            }
+            Some(worktree) if worktree.is_on(branch) => self.reuse(worktree, &worktrees),
             Some(worktree) => Err(Refusal::new(
                 Reason::PathTaken,
                 format!("{} is a worktree on another branch", shown(&worktree.path)),
@@ -226,7 +242,7 @@ impl Ground<'_> {
                             wish.worktree = Some(worktree.path.clone());
                             wish.base = None;
                         }),
-                        false => self.with_another_branch(&worktrees),
+                        false => self.on_another_branch(branch),
                     },
                 )),
                 None if is_taken(&path) => Err(Refusal::new(
@@ -234,9 +250,59 @@ impl Ground<'_> {
                     format!("{} is there already, and is no worktree", shown(&path)),
                     self.elsewhere(&path, branch),
                 )),
-                None => Ok(Target::Make(path)),
+                None => {
+                    self.is_recordable(&path)?;
+                    Ok(Target::Make(path))
+                }
             },
         }
+    }
+
+    /// Not every path can be told to the server.
+    fn is_recordable(&self, path: &Path) -> Planned<()> {
+        match path_text(path) {
+            Ok(_) => Ok(()),
+            Err(failure) => Err(Refusal::new(
+                Reason::PathTaken,
+                failure.message,
+                self.with(|wish| {
+                    wish.here = false;
+                    wish.worktree = self.another_place(path);
+                }),
+            )),
+        }
+    }
+
+    /// A worktree that is there, if it can be gone on with.
+    fn reuse(&self, worktree: &Worktree, worktrees: &[Worktree]) -> Planned<Target> {
+        let path = quote(&worktree.path.to_string_lossy());
+        let found = Repository::at(&worktree.path).map_err(|error| self.not_read(error))?;
+        if found.common_dir != self.repository.common_dir {
+            // This clone was made by copying another one's folder.
+            return Err(Refusal::new(
+                Reason::PathTaken,
+                format!("{} is a worktree of another clone", shown(&worktree.path)),
+                match self.bound_to {
+                    Some(_) => there(&worktree.path, &format!("git claim inspect {}", self.issue)),
+                    None => self.with(|wish| {
+                        wish.branch = self.free_branch(worktrees, None);
+                        wish.worktree = None;
+                    }),
+                },
+            ));
+        }
+        if !found.is_whole() {
+            return Err(Refusal::new(
+                Reason::WorktreeFailed,
+                format!(
+                    "git has not made all of the worktree {}",
+                    shown(&worktree.path)
+                ),
+                format!("git worktree remove --force --force {path}"),
+            ));
+        }
+        self.is_free(&found)?;
+        Ok(Target::Reuse(found))
     }
 
     /// Whether a worktree has a copy of this issue's record.
@@ -248,16 +314,34 @@ impl Ground<'_> {
         })
     }
 
-    /// One worktree, one bound claim: the push option carries one token.
-    fn is_free(&self, worktree: &Repository, worktrees: &[Worktree]) -> Planned<()> {
-        match self.other_claim(worktree) {
-            None => Ok(()),
-            Some(other) => Err(Refusal::new(
-                Reason::WorktreeBound,
-                format!("{} is bound to the claim on {other}", shown(&worktree.top)),
-                self.with_another_branch(worktrees),
+    /// One's own live claim stays on the branch that it is bound to.
+    fn is_the_bound_one(&self, branch: &Branch) -> Planned<()> {
+        match self.bound_to {
+            Some(bound) if bound != branch => Err(Refusal::new(
+                Reason::BindingMismatch,
+                format!("your claim on {} is bound to branch {bound}", self.issue),
+                self.with(|wish| (wish.branch, wish.here) = (None, false)),
             )),
+            _ => Ok(()),
         }
+    }
+
+    /// One worktree, one bound claim: the push option carries one token.
+    fn is_free(&self, worktree: &Repository) -> Planned<()> {
+        let Some(other) = self.other_claim(worktree) else {
+            return Ok(());
+        };
+        let worktrees = self.repository.worktrees();
+        let worktrees = worktrees.map_err(|error| self.not_read(error))?;
+        Err(Refusal::new(
+            Reason::WorktreeBound,
+            format!("{} is bound to the claim on {other}", shown(&worktree.top)),
+            self.with(|wish| {
+                wish.branch = self.free_branch(&worktrees, None);
+                wish.worktree = None;
+                wish.here = false;
+            }),
+        ))
     }
 
     /// Another issue that a worktree is bound to.
@@ -271,22 +355,51 @@ impl Ground<'_> {
     }
 
     /// The same on a branch that no worktree has, in a place of its own: what is
-    /// bound to the one that was wished for is somebody's work.
-    fn with_another_branch(&self, worktrees: &[Worktree]) -> String {
-        let usual = format!("claim/{}", self.issue);
-        let is_in_use = |name: &str| {
-            worktrees
-                .iter()
-                .any(|worktree| worktree.head == Head::Branch(name.to_owned()))
-        };
-        let free = std::iter::once(usual.clone())
-            .chain((2..).map(|n| format!("{usual}-{n}")))
-            .find(|name| !is_in_use(name));
+    /// bound to `branch` is somebody's work, or it cannot be had.
+    pub fn on_another_branch(&self, branch: &Branch) -> String {
+        let worktrees = self.repository.worktrees().unwrap_or_default();
         self.with(|wish| {
-            wish.branch = free.and_then(|name| name.parse().ok());
+            wish.branch = self.free_branch(&worktrees, Some(branch));
             wish.worktree = None;
             wish.here = false;
         })
+    }
+
+    /// A branch's name for this issue that nobody uses.
+    fn free_branch(&self, worktrees: &[Worktree], but: Option<&Branch>) -> Option<Branch> {
+        let usual = format!("claim/{}", self.issue);
+        let others = (2..100).flat_map(|n| {
+            let more = format!("-{n}");
+            [
+                format!("{usual}{more}"),
+                format!("claim-{}{more}", self.issue),
+            ]
+        });
+        std::iter::once(usual.clone())
+            .chain(others)
+            .filter_map(|name| name.parse::<Branch>().ok())
+            .find(|branch| {
+                let is_usual = branch.as_str() == usual;
+                Some(branch) != but
+                    && !worktrees.iter().any(|worktree| worktree.is_on(branch))
+                    && (is_usual || self.repository.tip(branch).is_none())
+                    && self.repository.in_the_way_of(branch).is_none()
+            })
+    }
+
+    /// The command that checks `branch` out here, made if it is not there.
+    fn checkout(&self, branch: &Branch) -> String {
+        if self.repository.is_at_work() {
+            return "git status".to_owned();
+        }
+        let worktrees = self.repository.worktrees().unwrap_or_default();
+        let is_elsewhere = worktrees.iter().any(|worktree| worktree.is_on(branch));
+        let name = quote(branch.as_str());
+        match self.repository.tip(branch) {
+            Some(_) if is_elsewhere => self.with(|wish| wish.here = false),
+            Some(_) => format!("git switch {name}"),
+            None => format!("git switch -c {name}"),
+        }
     }
 
     /// `<folder>.claims/<issue>` beside the repository's own folder.
@@ -307,8 +420,15 @@ impl Ground<'_> {
 
     /// `path` from the root, links undone as far as it is there.
     fn absolute(&self, path: &Path) -> Planned<PathBuf> {
-        let bad = |why: String| self.refuse(Reason::PathTaken, why);
-        let mut rest = std::path::absolute(path).map_err(|error| bad(error.to_string()))?;
+        let bad = |why: String| {
+            Refusal::new(
+                Reason::PathTaken,
+                why,
+                self.with(|wish| wish.worktree = None),
+            )
+        };
+        let mut rest =
+            std::path::absolute(path).map_err(|error| bad(format!("{}: {error}", shown(path))))?;
         let mut missing = Vec::new();
         loop {
             if let Ok(real) = std::fs::canonicalize(&rest) {
@@ -340,16 +460,27 @@ impl Ground<'_> {
             None => self.ask_default().await?,
         };
         let name = format!("refs/remotes/{}/{default}", self.remote);
-        self.repository.commit(&name).ok_or_else(|| {
-            Refusal::new(
+        if let Some(commit) = self.repository.commit(&name) {
+            return Ok(commit);
+        }
+        // A bare clone keeps the remote's branches as its own.
+        let own = format!("refs/heads/{default}");
+        match self.repository.commit(&own) {
+            Some(commit) if !self.repository.fetches_to(self.remote, &name) => Ok(commit),
+            _ => Err(Refusal::new(
                 Reason::NoBaseCommit,
                 format!(
                     "the remote's default branch, {}, is not here yet",
                     escape(&default)
                 ),
-                format!("git fetch {}", quote(self.remote)),
-            )
-        })
+                // Whatever the clone fetches by itself.
+                format!(
+                    "git fetch {} {}",
+                    quote(self.remote),
+                    quote(&format!("+{own}:{name}"))
+                ),
+            )),
+        }
     }
 
     async fn ask_default(&self) -> Planned<String> {
@@ -378,36 +509,70 @@ impl Ground<'_> {
     }
 
     fn is_gone(&self, worktree: &Worktree, branch: &Branch) -> Refusal {
+        let at = shown(&worktree.path);
         let path = quote(&worktree.path.to_string_lossy());
+        if let Some(next) = unlock(worktree) {
+            return Refusal::new(
+                Reason::WorktreeGone,
+                format!("the worktree of branch {branch}, {at}, is not there, but locked"),
+                next,
+            );
+        }
         let next = match (self.bound_to, self.repository.tip(branch)) {
             (Some(_), Some(tip)) => format!(
-                "git claim recover {} --expected-head {tip} --worktree {path}",
-                self.issue
+                "git claim recover {} --expected-head {tip} --worktree {}",
+                self.issue,
+                quote(&free_path(&worktree.path).to_string_lossy())
             ),
             // Nobody's claim is bound to it: git itself forgets what is gone.
-            _ => format!("git worktree remove --force {path}"),
+            _ if is_absent(&worktree.path) => format!("git worktree remove --force {path}"),
+            _ => "git worktree prune".to_owned(),
         };
         Refusal::new(
             Reason::WorktreeGone,
-            format!(
-                "the worktree of branch {branch}, {}, is gone",
-                shown(&worktree.path)
-            ),
+            format!("the worktree of branch {branch}, {at}, is gone"),
             next,
         )
     }
 
     /// The same issue and branch in a folder that is free.
     fn elsewhere(&self, path: &Path, branch: &Branch) -> String {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let free = (2..)
-            .map(|n| path.with_file_name(format!("{name}-{n}")))
-            .find(|path| !path.exists())
-            .unwrap_or_default();
         self.with(|wish| {
             wish.branch = Some(branch.clone());
-            wish.worktree = Some(free);
+            wish.worktree = self.another_place(path);
         })
+    }
+
+    /// The same in another place than `path`, in which nothing can be made.
+    pub fn in_another_place(&self, path: &Path) -> String {
+        self.with(|wish| wish.worktree = self.another_place(path))
+    }
+
+    /// A folder for the worktree that is free, and not `path`; `None`: where it
+    /// is made without being told.
+    fn another_place(&self, path: &Path) -> Option<PathBuf> {
+        let usual = self.sibling().ok();
+        if let Some(usual) = usual.as_ref().filter(|usual| *usual != path)
+            && !is_taken(usual)
+            && can_be_made(usual)
+        {
+            return None;
+        }
+        // Beside it, below the person's own folder, in a folder of another name.
+        let folder = usual.as_deref().and_then(Path::parent);
+        let home = folder.and_then(|folder| {
+            let home = PathBuf::from(std::env::var_os("HOME")?);
+            let name = folder.file_name()?.to_string_lossy();
+            Some(home.join(name.replace(|c| is_unsafe(c) || c == char::REPLACEMENT_CHARACTER, "-")))
+        });
+        folder
+            .map(Path::to_owned)
+            .into_iter()
+            .chain(home)
+            .chain(folder.map(free_path))
+            .map(|folder| free_path(&folder.join(self.issue.as_str())))
+            .find(|place| place != path && can_be_made(place))
+            .or(usual)
     }
 
     fn again(&self) -> String {
@@ -430,11 +595,59 @@ impl Ground<'_> {
     }
 }
 
+/// The refusal of a worktree that git knows elsewhere or nowhere; `again`: what
+/// was typed.
+pub fn is_unregistered(worktree: &Repository, again: &str) -> Refusal {
+    let (message, next) = match worktree.original() {
+        Some(original) => (
+            format!("this is a copy of the worktree {}", shown(&original)),
+            there(&original, again),
+        ),
+        None => (
+            "git does not know this worktree where it is; was it moved by hand?".to_owned(),
+            "git worktree repair".to_owned(),
+        ),
+    };
+    Refusal::new(Reason::WorktreeUnregistered, message, next)
+}
+
+/// The command that helps where a worktree is not to be seen, and somebody has
+/// said that this does not mean that it is gone.
+pub fn unlock(worktree: &Worktree) -> Option<String> {
+    let path = quote(&worktree.path.to_string_lossy());
+    (worktree.is_gone && worktree.is_locked).then(|| format!("git worktree unlock {path}"))
+}
+
+/// `line`, a command of ours, as it is typed for another worktree.
+pub fn there(worktree: &Path, line: &str) -> String {
+    let path = quote(&worktree.to_string_lossy());
+    format!("git -C {path}{}", line.strip_prefix("git").unwrap_or(line))
+}
+
+/// `path` itself if a worktree can be made there, else one beside it.
+pub fn free_path(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    std::iter::once(path.to_owned())
+        .chain((2..).map(|n| path.with_file_name(format!("{name}-{n}"))))
+        .find(|path| !is_taken(path))
+        .unwrap_or_default()
+}
+
+/// Whether `path` can be recorded, and the folder that it would be made in lets
+/// us.
+fn can_be_made(path: &Path) -> bool {
+    path_text(path).is_ok()
+        && path
+            .ancestors()
+            .find(|above| !is_absent(above))
+            .is_some_and(|above| above.is_dir() && access(above, Access::WRITE_OK).is_ok())
+}
+
 /// Whether something is at `path` that no worktree could be made in.
-fn is_taken(path: &Path) -> bool {
+pub fn is_taken(path: &Path) -> bool {
     match std::fs::read_dir(path) {
         Ok(mut entries) => entries.next().is_some(),
-        Err(_) => path.symlink_metadata().is_ok(),
+        Err(_) => !is_absent(path),
     }
 }
 

@@ -1,14 +1,18 @@
 //! Words of a command that is to be typed.
 
-use git_claim_api::text::escape;
-
-/// `word` as a shell takes it for one word.
+/// `word` as a shell takes it for one word, whatever is in it: who shows it to
+/// people escapes it.
 pub fn quote(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@%+,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }
-    format!("'{}'", escape(word).replace('\'', r"'\''"))
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// `line`, a command of ours, as git runs it without the user's hooks.
+pub fn without_hooks(line: &str) -> String {
+    line.replacen("git claim", "git -c core.hooksPath=/dev/null claim", 1)
 }
 
 /// `line` with the options in `address`, if it is a command of ours.
@@ -42,6 +46,7 @@ mod tests {
             ("$(x)", "'$(x)'"),
             ("ünï", "'ünï'"),
             ("#42", "'#42'"),
+            ("a\nb", "'a\nb'"),
         ] {
             assert_eq!(quote(word), quoted);
         }

@@ -1,9 +1,10 @@
 //! Why work may not begin or go on, with the command that helps.
 
 use git_claim_api::exit::Exit;
+use git_claim_api::lock::{self, CONTRACT};
 use git_claim_api::text::escape;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::quote::addressed;
 use crate::error::{Failure, Kind};
@@ -14,6 +15,7 @@ use crate::error::{Failure, Kind};
 pub enum Reason {
     // What `start` meets before it asks for anything.
     NotAllowed,
+    IdentityUnresolved,
     NoBaseCommit,
     DefaultBranch,
     DetachedHead,
@@ -90,12 +92,14 @@ impl Refusal {
         }
     }
 
-    /// What a record lacks.
-    pub fn missing(missing: Vec<String>, whose: &str, next: impl Into<String>) -> Refusal {
-        let message = format!(
-            "{whose} record is incomplete: it lacks {}",
-            missing.join(", ")
-        );
+    /// What `record` lacks.
+    pub fn missing(
+        record: Option<&Value>,
+        missing: Vec<String>,
+        whose: &str,
+        next: impl Into<String>,
+    ) -> Refusal {
+        let message = format!("{whose} record is {}", flaws(record, &missing));
         Refusal {
             missing,
             ..Refusal::new(Reason::IncompleteLockContract, message, next)
@@ -118,6 +122,50 @@ impl Refusal {
     }
 }
 
+/// What is wrong with a record that is not complete: `missing` are the paths of
+/// what is.
+pub fn flaws(record: Option<&Value>, missing: &[String]) -> String {
+    if record.is_some_and(|record| !record.is_object()) {
+        return "damaged: nothing in it can be read".to_owned();
+    }
+    let found = |path: &String| {
+        let value = lock::at(record?, path)?;
+        (!value.is_null()).then_some(value)
+    };
+    let (wrong, absent): (Vec<&String>, Vec<&String>) =
+        missing.iter().partition(|path| found(path).is_some());
+    let contract = wrong
+        .iter()
+        .find(|path| **path == CONTRACT_FIELD)
+        .and_then(|path| found(path));
+    let mut words = Vec::new();
+    if !absent.is_empty() {
+        words.push(format!("it lacks {}", listed(&absent)));
+    }
+    match contract {
+        Some(other) => words.push(format!(
+            "its contract is {}, not \"{CONTRACT}\"",
+            escape(&other.to_string())
+        )),
+        None if !wrong.is_empty() => words.push(format!("not readable: {}", listed(&wrong))),
+        None => {}
+    }
+    format!("incomplete: {}", words.join("; "))
+}
+
+const CONTRACT_FIELD: &str = "contract";
+
+/// So many paths are named in a sentence.
+const NAMED: usize = 4;
+
+fn listed(paths: &[&String]) -> String {
+    let named: Vec<&str> = paths.iter().take(NAMED).map(|path| path.as_str()).collect();
+    match paths.len() - named.len() {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Failure {
         let reply = json!({
@@ -134,6 +182,42 @@ impl From<Refusal> for Failure {
             hint: Some(format!("next: {}", escape(&refusal.next))),
             message: refusal.message,
             reply: Some(reply),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_record_is_told_in_a_sentence_that_can_be_read() {
+        let paths = |paths: &[&str]| paths.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let whole = json!({ "contract": "git-claim/lock/2", "a": { "b": 7 } });
+        for (record, missing, told) in [
+            (None, paths(&["a.b", "c"]), "incomplete: it lacks a.b, c"),
+            (
+                Some(&whole),
+                paths(&["contract"]),
+                "incomplete: its contract is \"git-claim/lock/2\", not \"git-claim/lock/1\"",
+            ),
+            (
+                Some(&whole),
+                paths(&["a.b", "c"]),
+                "incomplete: it lacks c; not readable: a.b",
+            ),
+            (
+                Some(&whole),
+                paths(&["1", "2", "3", "4", "5", "6"]),
+                "incomplete: it lacks 1, 2, 3, 4 and 2 more",
+            ),
+            (
+                Some(&Value::Null),
+                paths(&["contract", "a.b"]),
+                "damaged: nothing in it can be read",
+            ),
+        ] {
+            assert_eq!(flaws(record, &missing), told);
         }
     }
 }

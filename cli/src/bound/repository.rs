@@ -5,13 +5,20 @@
 //! repositories, runs no hooks, and does not know `git -c`.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use git_claim_api::ids::{Branch, Oid};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 
+use crate::error::Killed;
 use crate::git::Git;
 
 /// The variables that say where a repository is. What else git hands down, the
@@ -53,6 +60,14 @@ pub struct Worktree {
     pub head: Head,
     /// Nothing of it is where it is registered.
     pub is_gone: bool,
+    /// Somebody wants git to keep it registered, even where it cannot be seen.
+    pub is_locked: bool,
+}
+
+impl Worktree {
+    pub fn is_on(&self, branch: &Branch) -> bool {
+        matches!(&self.head, Head::Branch(name) if name == branch.as_str())
+    }
 }
 
 impl Repository {
@@ -69,21 +84,19 @@ impl Repository {
     /// # Errors
     /// There is none.
     pub fn at(path: &Path) -> Result<Repository> {
-        let mut command = git();
-        command.arg("-C").arg(path).args([
-            "rev-parse",
-            "--path-format=absolute",
-            "--absolute-git-dir",
-            "--git-common-dir",
-        ]);
-        let places = words(&mut command)?;
-        let mut places = places.lines();
-        match (places.next(), places.next()) {
-            (Some(own), Some(common)) => {
-                Repository::from_places(Path::new(own), Path::new(common), path)
-            }
-            _ => bail!("git does not say where the repository is"),
-        }
+        // One question at a time, as their names may have line breaks in them.
+        let place = |which: &str| {
+            let mut command = git();
+            command.arg("-C").arg(path);
+            command.args(["rev-parse", "--path-format=absolute", which]);
+            let place = words(&mut command)?;
+            Ok::<_, anyhow::Error>(PathBuf::from(place.strip_suffix('\n').unwrap_or(&place)))
+        };
+        Repository::from_places(
+            &place("--absolute-git-dir")?,
+            &place("--git-common-dir")?,
+            path,
+        )
     }
 
     fn from_places(git_dir: &Path, common_dir: &Path, top: &Path) -> Result<Repository> {
@@ -151,6 +164,19 @@ impl Repository {
         Some(branch.to_owned())
     }
 
+    /// Whether a plain `git fetch` from `remote` writes the ref `name`.
+    pub fn fetches_to(&self, remote: &str, name: &str) -> bool {
+        let key = format!("remote.{remote}.fetch");
+        let refspecs = self.find(&["config", "--get-all", &key]);
+        refspecs.unwrap_or_default().lines().any(|refspec| {
+            let to = refspec.rsplit_once(':').map_or("", |(_, to)| to);
+            match to.split_once('*') {
+                Some((before, after)) => name.starts_with(before) && name.ends_with(after),
+                None => to == name,
+            }
+        })
+    }
+
     /// The same as the remote itself says.
     ///
     /// # Errors
@@ -212,19 +238,51 @@ impl Repository {
         Ok(main.context("git names no worktree")?.path)
     }
 
+    /// The branches whose names begin with `<name>/`, and those that `name`
+    /// begins with: git keeps none of them beside it.
+    pub fn in_the_way_of(&self, branch: &Branch) -> Option<String> {
+        let name = branch.as_str();
+        let above = name.match_indices('/').map(|(at, _)| &name[..at]);
+        let mut patterns: Vec<String> = above.map(|above| format!("refs/heads/{above}")).collect();
+        patterns.push(format!("refs/heads/{name}/"));
+        let mut arguments = vec!["for-each-ref", "--format=%(refname:lstrip=2)"];
+        arguments.extend(patterns.iter().map(String::as_str));
+        let found = self.find(&arguments)?;
+        // A pattern finds what is below it too.
+        found
+            .lines()
+            .find(|other| {
+                let is_below = |one: &str, other: &str| {
+                    one.strip_prefix(other)
+                        .is_some_and(|rest| rest.starts_with('/'))
+                };
+                is_below(name, other) || is_below(other, name)
+            })
+            .map(str::to_owned)
+    }
+
+    /// Whether a rebase or something of the kind has put HEAD elsewhere for a
+    /// while.
+    pub fn is_at_work(&self) -> bool {
+        ["rebase-merge", "rebase-apply", "BISECT_LOG"]
+            .iter()
+            .any(|name| self.git_dir.join(name).exists())
+    }
+
     /// Makes a branch.
     ///
     /// # Errors
     /// What git says; it is there already, for one.
-    pub fn make_branch(&self, branch: &Branch, at: &Oid) -> Result<()> {
-        self.ask(&["branch", "--no-track", "--", branch.as_str(), at.as_str()])?;
-        Ok(())
+    pub async fn make_branch(&self, branch: &Branch, at: &Oid) -> Result<()> {
+        let mut command = self.command();
+        command.args(["branch", "--no-track", "--", branch.as_str(), at.as_str()]);
+        wait_for(command).await.map(drop)
     }
 
     /// Checks `branch` out in a new worktree in the empty folder `path`.
     ///
     /// # Errors
-    /// What git says.
+    /// What git says, or [`HookFailed`].
     pub async fn make_worktree(&self, path: &Path, branch: &Branch, over: Over) -> Result<()> {
         let mut command = self.command();
         command.args(["worktree", "add", "--quiet"]);
@@ -232,29 +290,92 @@ impl Repository {
             command.arg("--force");
         }
         command.arg("--").arg(path).arg(branch.as_str());
-        wait_for(command).await?;
-        Ok(())
+        match wait_for(command).await {
+            // Whatever else fails, git takes the worktree away again.
+            Err(error) if !error.is::<Killed>() && self.registration(path).is_some() => {
+                Err(HookFailed::saying(&error.to_string()).into())
+            }
+            done => done.map(drop),
+        }
+    }
+
+    /// git's own folder for the linked worktree at `path`.
+    pub fn registration(&self, path: &Path) -> Option<PathBuf> {
+        let folders = fs::read_dir(self.common_dir.join("worktrees")).ok()?;
+        folders.flatten().map(|entry| entry.path()).find(|folder| {
+            registered_at(folder).is_some_and(|place| same(&place, &path.join(".git")))
+        })
+    }
+
+    /// Where this linked worktree is registered, if that is elsewhere and a
+    /// worktree is there: then this one is a copy of it.
+    pub fn original(&self) -> Option<PathBuf> {
+        let place = registered_at(&self.git_dir)?;
+        let top = place.parent()?;
+        let found = Repository::at(top).ok()?;
+        (!same(top, &self.top) && found.git_dir == self.git_dir).then(|| top.to_owned())
+    }
+
+    /// Whether git has made all of it: one that was killed while it checked the
+    /// branch out leaves its own lock and no index.
+    pub fn is_whole(&self) -> bool {
+        !self.git_dir.join("locked").exists() || self.git_dir.join("index").exists()
     }
 
     /// Waits until no other call of ours changes this repository's shared
-    /// configuration or recovers in it; as long as the answer is kept.
+    /// configuration; as long as the answer is kept.
     ///
     /// # Errors
     /// The lock cannot be had.
     pub fn alone(&self) -> Result<Alone> {
-        let objects = self.common_dir.join("objects");
-        let folder = File::open(&objects)
-            .with_context(|| format!("{} cannot be opened", objects.display()))?;
+        let folder = self.lockable("objects")?;
         // Where the file system has no locks, git's own lock files still keep
         // the configuration whole.
         let _ = flock(&folder, FlockOperation::LockExclusive);
         Ok(Alone(folder))
     }
+
+    /// Waits until no other call of ours recovers in this repository. That may
+    /// take a while, as it asks a server: Ctrl-C ends the wait.
+    ///
+    /// # Errors
+    /// The lock cannot be had.
+    pub async fn alone_to_recover(&self) -> Result<Alone> {
+        let folder = self.lockable("refs")?;
+        while flock(&folder, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
+        Ok(Alone(folder))
+    }
+
+    /// A folder that every repository has.
+    fn lockable(&self, name: &str) -> Result<File> {
+        let folder = self.common_dir.join(name);
+        File::open(&folder).with_context(|| format!("{} cannot be opened", folder.display()))
+    }
 }
+
+/// Between two looks whether something is over.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// No other call of ours changes what the worktrees share while this is kept.
 #[derive(Debug)]
 pub struct Alone(#[allow(dead_code)] File);
+
+/// The worktree has been made, but the user's hook post-checkout did not like
+/// it, and will not the next time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the hook post-checkout failed{0}")]
+pub struct HookFailed(String);
+
+impl HookFailed {
+    fn saying(words: &str) -> HookFailed {
+        HookFailed(match words.strip_prefix(GIT_SAYS) {
+            Some(SILENCE) | None => String::new(),
+            Some(said) => format!(": {said}"),
+        })
+    }
+}
 
 /// Whether a registration of the branch may be in the way of a new worktree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -262,6 +383,14 @@ pub enum Over {
     Nothing,
     /// That of a worktree that is gone.
     Gone,
+}
+
+/// Whether there is nothing at `path`. What cannot be seen may be there.
+pub fn is_absent(path: &Path) -> bool {
+    matches!(
+        path.symlink_metadata().map_err(|error| error.kind()),
+        Err(ErrorKind::NotFound | ErrorKind::NotADirectory)
+    )
 }
 
 /// Whether two paths lead to the same place.
@@ -279,29 +408,92 @@ fn git() -> Command {
     command
 }
 
+/// The `.git` file of the linked worktree whose git directory is `folder`.
+fn registered_at(folder: &Path) -> Option<PathBuf> {
+    let place = fs::read_to_string(folder.join("gitdir")).ok()?;
+    Some(folder.join(place.strip_suffix('\n').unwrap_or(&place)))
+}
+
 fn words(command: &mut Command) -> Result<String> {
+    // Ctrl-C is for what may take its time; this is over soon, and what cleans
+    // up behind it needs it too.
+    command.process_group(0);
     heard(command.output().context("git cannot be run")?)
 }
 
-/// The same for what may take its time; it is ended if nobody waits any longer.
+/// The same for what may take its time, as it asks somebody or runs hooks; it
+/// is ended if nobody waits any longer.
 async fn wait_for(command: Command) -> Result<String> {
     let mut command = tokio::process::Command::from(command);
-    command.kill_on_drop(true);
-    heard(command.output().await.context("git cannot be run")?)
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = Waited(
+        command
+            .kill_on_drop(true)
+            .spawn()
+            .context("git cannot be run")?,
+    );
+    let (stdout, stderr) = (child.0.stdout.take(), child.0.stderr.take());
+    let (stdout, stderr, status) = tokio::try_join!(all_of(stdout), all_of(stderr), child.0.wait())
+        .context("git cannot be heard")?;
+    heard(Output {
+        status,
+        stdout,
+        stderr,
+    })
 }
+
+async fn all_of(stream: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(mut stream) = stream {
+        stream.read_to_end(&mut bytes).await?;
+    }
+    Ok(bytes)
+}
+
+/// A git that somebody waits for.
+struct Waited(tokio::process::Child);
+
+impl Drop for Waited {
+    /// Asks it to end, so that it removes its lock files; the runtime kills what
+    /// does not.
+    fn drop(&mut self) {
+        let pid = self
+            .0
+            .id()
+            .and_then(|id| Pid::from_raw(id.try_into().ok()?));
+        if pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok()) {
+            let end = Instant::now() + LAST_WORDS;
+            while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < end {
+                std::thread::sleep(BETWEEN_LOOKS);
+            }
+        }
+    }
+}
+
+/// How long git may take to remove its lock files.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 fn heard(output: Output) -> Result<String> {
     if output.status.success() {
         return String::from_utf8(output.stdout).context("git's answer is not UTF-8");
+    }
+    if let Some(signal) = output.status.signal() {
+        bail!(Killed(signal));
     }
     let words = String::from_utf8_lossy(&output.stderr);
     let told = words
         .lines()
         .rfind(|line| line.starts_with("fatal: ") || line.starts_with("error: "))
         .or(words.lines().last())
-        .unwrap_or("git failed");
-    bail!("git: {}", git_claim_api::text::escape(told))
+        .unwrap_or(SILENCE);
+    bail!("{GIT_SAYS}{}", git_claim_api::text::escape(told))
 }
+
+/// How git's own words are told.
+const GIT_SAYS: &str = "git: ";
+
+/// What it says where it says nothing.
+const SILENCE: &str = "it failed";
 
 /// Reads `git worktree list --porcelain -z`.
 fn parse(text: &str) -> Vec<Worktree> {
@@ -311,7 +503,8 @@ fn parse(text: &str) -> Vec<Worktree> {
         if key == "worktree" {
             let path = PathBuf::from(value);
             worktrees.push(Worktree {
-                is_gone: !path.exists(),
+                is_gone: is_absent(&path),
+                is_locked: false,
                 path,
                 head: Head::Detached,
             });
@@ -323,6 +516,7 @@ fn parse(text: &str) -> Vec<Worktree> {
             "branch" => worktree.head = branch_or_detached(value),
             "bare" => worktree.head = Head::Bare,
             "prunable" => worktree.is_gone = true,
+            "locked" => worktree.is_locked = true,
             _ => {}
         }
     }
@@ -345,17 +539,18 @@ mod tests {
         let text = "worktree /\0bare\0\0\
                     worktree /tmp\0HEAD 1\0branch refs/heads/claim/42\0locked why\0\0\
                     worktree /no such\nplace\0HEAD 1\0detached\0prunable gone\0\0";
-        let worktree = |path: &str, head, is_gone| Worktree {
+        let worktree = |path: &str, head, is_gone, is_locked| Worktree {
             path: path.into(),
             head,
             is_gone,
+            is_locked,
         };
         assert_eq!(
             parse(text),
             [
-                worktree("/", Head::Bare, false),
-                worktree("/tmp", Head::Branch("claim/42".into()), false),
-                worktree("/no such\nplace", Head::Detached, true),
+                worktree("/", Head::Bare, false, false),
+                worktree("/tmp", Head::Branch("claim/42".into()), false, true),
+                worktree("/no such\nplace", Head::Detached, true, false),
             ]
         );
         assert_eq!(parse(""), []);

@@ -11,14 +11,17 @@ use git_claim_api::text::escape;
 use git_claim_api::verb::Request;
 use serde_json::Value;
 
-use super::copy::{self, Copies};
+use super::copy::Copies;
+use super::place::{Fate, acts_as, fate};
+use super::plan::{free_path, is_unregistered, there, unlock};
 use super::quote::quote;
 use super::refusal::{Reason, Refusal};
-use super::repository::{Head, Repository, same};
+use super::repository::{Head, Repository, Worktree, same};
 use crate::client::Client;
 use crate::error::{Failure, Kind, Result};
 use crate::output::Output;
 use crate::session;
+use crate::token::Tokens;
 
 /// What there is to see.
 #[derive(Debug)]
@@ -40,6 +43,8 @@ pub struct Survey {
     is_given_session: bool,
     /// See [`Client::address`].
     address: String,
+    /// See [`Client::shown_by`].
+    shown_by: String,
 }
 
 impl Survey {
@@ -63,7 +68,7 @@ impl Survey {
             Ok(shown) => full(shown)?,
             Err(_) => issue,
         };
-        let copy = Copies::of(&worktree.git_dir, client.remote()).load(&issue)?;
+        let copy = Copies::of(&worktree.git_dir, client.remote()).load(&issue);
         let verified = match (copy.as_ref().map(lock::read), &server) {
             (Some(Reading::Canonical(copy)), Ok(_)) => {
                 let request = Request::Verify {
@@ -93,6 +98,7 @@ impl Survey {
             verified,
             is_given_session: client.given_session().is_some(),
             address: client.address().to_owned(),
+            shown_by: client.shown_by(),
         })
     }
 
@@ -127,33 +133,53 @@ impl Survey {
         let copy = match lock::read(copy) {
             Reading::Canonical(copy) => copy,
             Reading::Incomplete { missing, .. } => {
-                return Err(Refusal::missing(missing, "this worktree's", self.recover()));
+                return Err(self.is_incomplete_here(copy, missing));
             }
         };
         let shown = match &self.server {
             Ok(shown) => shown,
-            Err(failure) => {
-                return Err(Refusal::from_failure(
-                    failure.clone(),
-                    Reason::Refused,
-                    "git claim check",
-                ));
-            }
+            Err(failure) => return Err(self.is_not_served(failure, "git claim check")),
         };
         self.is_held(&copy, shown)?;
         let record = match shown.lock.as_ref().map(lock::read) {
             Some(Reading::Canonical(record)) => record,
             Some(Reading::Incomplete { missing, .. }) => {
-                return Err(Refusal::missing(missing, "the server's", self.recover()));
+                return Err(self.is_incomplete_there(shown, missing));
             }
             None => {
                 let missing = shown.missing.clone().unwrap_or_default();
-                return Err(Refusal::missing(missing, "the server's", self.recover()));
+                return Err(self.is_incomplete_there(shown, missing));
             }
         };
         self.agrees(&copy, &record)?;
         self.is_in_place(&copy)?;
         Ok(record)
+    }
+
+    /// What the copy lacks; but who else has the claim now matters more.
+    fn is_incomplete_here(&self, copy: &Value, missing: Vec<String>) -> Refusal {
+        let mend = |next| Refusal::missing(Some(copy), missing, "this worktree's", next);
+        let Ok(shown) = &self.server else {
+            return mend(self.recover());
+        };
+        let claim = &shown.claim;
+        match shown.state {
+            Some(State::Live) if !claim.same_principal => self.is_held_by_another(claim),
+            Some(State::Live) if self.is_of_another_session(claim) => self.is_held_elsewhere(shown),
+            Some(State::Live | State::Expired) if claim.same_principal => mend(self.recover()),
+            _ => mend(self.start()),
+        }
+    }
+
+    fn is_incomplete_there(&self, shown: &ClaimReply, missing: Vec<String>) -> Refusal {
+        Refusal::missing(shown.lock.as_ref(), missing, "the server's", self.recover())
+    }
+
+    /// Whether another session than this worktree's has or had a claim. An older
+    /// server's row, without a session, belongs to its name.
+    fn is_of_another_session(&self, claim: &Claim) -> bool {
+        let session = self.session.as_ref().map(Session::as_str);
+        claim.session.is_some() && claim.session.as_deref() != session
     }
 
     /// Why there is no copy, by what the server says.
@@ -162,7 +188,8 @@ impl Survey {
         let shown = match &self.server {
             Ok(shown) => shown,
             Err(failure) => {
-                return Refusal::from_failure(failure.clone(), Reason::NotBound, "git claims");
+                let again = format!("git claim inspect {id}");
+                return self.is_not_served(failure, &again);
             }
         };
         let claim = &shown.claim;
@@ -172,7 +199,7 @@ impl Survey {
         };
         match shown.state {
             Some(State::Live) if !claim.same_principal => self.is_held_by_another(claim),
-            Some(State::Live) if !claim.mine => self.is_held_elsewhere(shown),
+            Some(State::Live) if self.is_of_another_session(claim) => self.is_held_elsewhere(shown),
             Some(State::Live | State::Expired)
                 if claim.same_principal && claim.branch.is_some() =>
             {
@@ -180,6 +207,16 @@ impl Survey {
             }
             _ => not_bound(self.start()),
         }
+    }
+
+    /// What the server does not answer. Asking again is of use only if it could
+    /// not answer now.
+    fn is_not_served(&self, failure: &Failure, again: &str) -> Refusal {
+        let next = match failure.kind {
+            Kind::Exit(Exit::Error | Exit::NoVerb) => self.shown_by.clone(),
+            _ => again.to_owned(),
+        };
+        Refusal::from_failure(failure.clone(), Reason::Refused, next)
     }
 
     fn is_held_by_another(&self, claim: &Claim) -> Refusal {
@@ -218,7 +255,12 @@ impl Survey {
         match shown.state {
             Some(State::Live) if !has_run_out => {}
             Some(State::Live | State::Expired) => {
-                let next = match claim.same_principal {
+                // What another session has held since is no longer this record's.
+                let is_its = claim.same_principal
+                    && (claim.session.is_none()
+                        || claim.session.as_deref()
+                            == Some(copy.work_lease.task_session_id.as_str()));
+                let next = match is_its {
                     true => self.recover(),
                     false => self.start(),
                 };
@@ -235,7 +277,8 @@ impl Survey {
             return Err(self.is_held_by_another(claim));
         }
         let session = copy.work_lease.task_session_id.as_str();
-        if !claim.mine && claim.session.as_deref() != Some(session) {
+        let is_legacy = claim.session.is_none();
+        if !claim.mine && !is_legacy && claim.session.as_deref() != Some(session) {
             return Err(self.is_held_elsewhere(shown));
         }
         if self.session.as_ref() != Some(&copy.work_lease.task_session_id) {
@@ -322,24 +365,28 @@ impl Survey {
     /// Whether the worktree is where the record says, and on its branch.
     fn is_in_place(&self, copy: &Lock) -> std::result::Result<(), Refusal> {
         let branch = &copy.branch_name;
-        let switch = format!("git switch {}", quote(branch.as_str()));
         match &self.head {
             Head::Branch(name) if name == branch.as_str() => {}
             Head::Branch(name) => {
                 let message = format!("{} is checked out, not {branch}", escape(name));
-                return Err(Refusal::new(Reason::WrongBranch, message, switch));
+                let next = self.back_to(branch);
+                return Err(Refusal::new(Reason::WrongBranch, message, next));
             }
             Head::Detached | Head::Bare => {
                 let message = format!("HEAD is detached, not on {branch}");
-                return Err(Refusal::new(Reason::DetachedHead, message, switch));
+                let next = self.back_to(branch);
+                return Err(Refusal::new(Reason::DetachedHead, message, next));
             }
         }
-        if !self.is_registered {
+        if self.worktree.tip(branch).is_none() {
             return Err(Refusal::new(
-                Reason::WorktreeUnregistered,
-                "git does not know this worktree where it is",
-                "git worktree repair",
+                Reason::WrongBranch,
+                format!("branch {branch} is gone: HEAD names it, and it has no commit"),
+                "git status",
             ));
+        }
+        if !self.is_registered {
+            return Err(is_unregistered(&self.worktree, "git claim check"));
         }
         if !same(Path::new(&copy.worktree_path), &self.worktree.top) {
             return Err(Refusal::new(
@@ -352,6 +399,25 @@ impl Survey {
             ));
         }
         Ok(())
+    }
+
+    /// The command that checks the claim's branch out here again.
+    fn back_to(&self, branch: &Branch) -> String {
+        if self.worktree.is_at_work() {
+            return "git status".to_owned();
+        }
+        let worktrees = self.worktree.worktrees().unwrap_or_default();
+        let elsewhere = worktrees.iter().find(|worktree| worktree.is_on(branch));
+        let name = quote(branch.as_str());
+        match (elsewhere, self.worktree.tip(branch)) {
+            (Some(other), _) if other.is_gone => {
+                format!("git switch --ignore-other-worktrees {name}")
+            }
+            // It keeps its files, and lets go of the branch.
+            (Some(other), _) => there(&other.path, "git switch --detach"),
+            (None, Some(_)) => format!("git switch {name}"),
+            (None, None) => format!("git switch -c {name}"),
+        }
     }
 
     /// Takes what is free, and writes the record of what is one's own anew.
@@ -373,61 +439,56 @@ impl Survey {
 /// ends only what nobody can go on with.
 pub fn way_to_own(present: &Repository, shown: &ClaimReply) -> String {
     let (id, claim) = (&shown.issue, &shown.claim);
+    let look = format!("git claim inspect {id}");
+    let session = claim.session.as_deref();
     let worktrees = present.worktrees().unwrap_or_default();
-    let there = worktrees
-        .iter()
-        .filter(|worktree| !worktree.is_gone)
-        .find(|worktree| has_session(&worktree.path, claim))
-        .map(|worktree| worktree.path.to_string_lossy());
-    let recorded = claim.worktree.as_deref().map(Path::new);
+    if let Some(worktree) = worktree_of(&worktrees, id, session) {
+        return there(&worktree.top, &look);
+    }
     let is_here = claim.machine.as_deref() == Some(&session::machine_name());
-    match (there, recorded.filter(|_| is_here)) {
-        (Some(path), _) => {
-            let command = match claim.branch {
-                Some(_) => "inspect",
-                None => "start",
-            };
-            format!("git -C {} claim {command} {id}", quote(&path))
-        }
-        (None, Some(path)) if is_used(path, shown) => {
-            let path = path.to_string_lossy();
-            format!("git -C {} claim inspect {id}", quote(&path))
-        }
-        (None, Some(path)) => {
-            let branch = claim.branch.as_ref().and_then(|name| name.parse().ok());
-            match branch.and_then(|branch| present.tip(&branch)) {
-                Some(tip) if !path.exists() => format!(
-                    "git claim recover {id} --expected-head {tip} --worktree {}",
-                    quote(&path.to_string_lossy())
-                ),
-                _ => format!(
+    let Some(path) = claim.worktree.as_deref().map(Path::new).filter(|_| is_here) else {
+        // It may well live: who knows better can take it over.
+        return format!("git claim log {id}");
+    };
+    let registered = worktrees.iter().find(|worktree| same(&worktree.path, path));
+    if let Some(next) = registered.and_then(unlock) {
+        return next;
+    }
+    match fate(path, id, session) {
+        Fate::InUse => there(path, &look),
+        Fate::Unknown => format!("git claim log {id}"),
+        Fate::Gone => {
+            let branch: Option<Branch> = claim.branch.as_ref().and_then(|name| name.parse().ok());
+            let tip = branch.as_ref().and_then(|branch| present.tip(branch));
+            let (Some(branch), Some(tip)) = (branch, tip) else {
+                return format!(
                     "git unclaim {id} --force --reason 'its worktree is gone' --expected-token {}",
                     claim.token
-                ),
-            }
+                );
+            };
+            let on_branch = worktrees
+                .iter()
+                .find(|worktree| worktree.is_on(&branch) && !worktree.is_gone);
+            let place = on_branch.map_or_else(|| free_path(path), |found| found.path.clone());
+            format!(
+                "git claim recover {id} --expected-head {tip} --worktree {}",
+                quote(&place.to_string_lossy())
+            )
         }
-        // It may well live: who knows better can take it over.
-        (None, None) => format!("git claim log {id}"),
     }
 }
 
-/// Whether a worktree acts as the session that holds a claim.
-fn has_session(worktree: &Path, claim: &Claim) -> bool {
-    Repository::at(worktree)
-        .ok()
-        .and_then(|found| session::known(&found.git_dir).ok().flatten())
-        .is_some_and(|session| Some(session.as_str()) == claim.session.as_deref())
-}
-
-/// Whether what is at the recorded place is the claim's worktree: it has its
-/// session, or a record that names it.
-fn is_used(path: &Path, shown: &ClaimReply) -> bool {
-    let Ok(found) = Repository::at(path) else {
-        return false;
-    };
-    let session = shown.claim.session.as_deref();
-    session.is_some_and(|session| copy::is_named(&found.git_dir, &shown.issue, session))
-        || has_session(path, &shown.claim)
+/// The worktree of this repository that acts as a claim's session.
+pub fn worktree_of(
+    worktrees: &[Worktree],
+    issue: &str,
+    session: Option<&str>,
+) -> Option<Repository> {
+    worktrees
+        .iter()
+        .filter(|worktree| !worktree.is_gone)
+        .filter_map(|worktree| Repository::at(&worktree.path).ok())
+        .find(|worktree| acts_as(worktree, issue, session))
 }
 
 /// Whether the copy in a worktree is the record of this very claim, made there.
@@ -437,7 +498,7 @@ pub fn is_recorded_in(
     shown: &ClaimReply,
     held: &Session,
 ) -> Result<bool> {
-    let copy = Copies::of(&worktree.git_dir, remote).load(&full(shown)?)?;
+    let copy = Copies::of(&worktree.git_dir, remote).load(&full(shown)?);
     Ok(match copy.as_ref().map(lock::read) {
         Some(Reading::Canonical(copy)) => {
             copy.work_lease.token.get() == shown.claim.token
@@ -517,19 +578,21 @@ fn only_issue(worktree: &Repository, remote: &str) -> std::result::Result<IssueI
     match (issues.next(), issues.next()) {
         (Some(only), None) => Ok(only),
         (None, _) => {
-            // The record may be lost: the branch still says whose it was.
-            let next = match worktree.head() {
+            // The record may be lost: the branch still says whose it was, or the
+            // token that is kept beside it.
+            let by_branch = match worktree.head() {
                 Head::Branch(name) => name
                     .strip_prefix("claim/")
-                    .and_then(|id| id.parse::<IssueId>().ok())
-                    .map(|id| format!("git claim inspect {}", quote(id.as_str()))),
+                    .and_then(|id| id.parse::<IssueId>().ok()),
                 Head::Detached | Head::Bare => None,
             };
-            Err(Refusal::new(
-                Reason::NotBound,
-                "no claim is bound to this worktree",
-                next.unwrap_or_else(|| "git claims --mine".to_owned()),
-            ))
+            let by_token = || Tokens::of(&worktree.git_dir, remote).only_one();
+            let next = match by_branch.or_else(by_token) {
+                Some(id) => format!("git claim inspect {}", quote(id.as_str())),
+                None => "git claims --mine".to_owned(),
+            };
+            let message = "no claim is bound to this worktree";
+            Err(Refusal::new(Reason::NotBound, message, next))
         }
         (Some(one), Some(other)) => Err(Refusal::new(
             Reason::WorktreeBound,

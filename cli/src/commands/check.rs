@@ -87,7 +87,7 @@ fn pushed(refs: &str) -> Vec<&str> {
 fn concerned(worktree: &Repository, remote: &str, pushed: &[&str]) -> Option<IssueId> {
     let copies = Copies::of(&worktree.git_dir, remote);
     copies.issues().into_iter().find(|issue| {
-        let recorded = copies.load(issue).ok().flatten();
+        let recorded = copies.load(issue);
         match recorded.as_ref().and_then(branch_of) {
             Some(branch) => pushed.contains(&branch.as_str()),
             // A damaged record may be of any branch that is worked on here.

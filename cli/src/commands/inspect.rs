@@ -8,7 +8,7 @@ use git_claim_api::text::escape;
 use serde_json::{Value, json};
 
 use crate::args::issue_id;
-use crate::bound::refusal::Refusal;
+use crate::bound::refusal::{Refusal, flaws};
 use crate::bound::repository::{Head, Repository};
 use crate::bound::survey::{Survey, bound_issue, bound_worktree};
 use crate::client::Client;
@@ -82,7 +82,7 @@ fn as_json(survey: &Survey, found: Option<&Refusal>) -> Value {
             "head": survey.worktree.tip(branch),
         })),
         "worktree": {
-            "path": survey.worktree.top,
+            "path": survey.worktree.top.to_string_lossy(),
             "registered": survey.is_registered,
             "branch": match &survey.head {
                 Head::Branch(name) => Some(name),
@@ -102,7 +102,7 @@ fn told(survey: &Survey, found: Option<&Refusal>) -> String {
         None => "none".to_owned(),
         Some(record) => match missing(record).as_slice() {
             [] => "complete".to_owned(),
-            missing => format!("incomplete: it lacks {}", missing.join(", ")),
+            missing => flaws(Some(record), missing),
         },
     };
     let branch = match survey.branch() {

@@ -40,7 +40,7 @@ before=$(dirname "$0")/pre-push.local
 if [ -x "$before" ]; then
     printf %s "$refs" | "$before" "$@" || exit
 fi
-[ -d "$(git rev-parse --git-dir)/claims" ] || exit 0
+ls "$(git rev-parse --git-dir)"/claims/*/*.json >/dev/null 2>&1 || exit 0
 printf %s "$refs" | git claim check --hook pre-push -- "$@"
 "##;
 

@@ -53,6 +53,9 @@ pub fn run(invocation: Invocation, output: &mut Output) -> Result<ExitCode> {
         Command::Start(args) => Client::with(&global, output, async |client, output| {
             start::run(args, client, output).await
         }),
+        Command::Recover(args) => Client::with(&global, output, async |client, output| {
+            recover::run(args, client, output).await
+        }),
         Command::Check(args) if args.hook.is_some() => {
             let Some((remote, issue)) = check::concerned_by_hook(&args.words)? else {
                 return Ok(Exit::Done.into());
@@ -79,12 +82,12 @@ async fn ask(command: Command, client: &mut Client, output: &mut Output) -> Resu
         Command::Renew(args) => renew::run(args, client, output).await,
         Command::Check(_) => check::run(client, output).await,
         Command::Inspect(args) => inspect::run(args, client, output).await,
-        Command::Recover(args) => recover::run(args, client, output).await,
         Command::Log(args) => log::run(args, client, output).await,
         Command::Whoami(args) => whoami::run(&args, client, output).await,
         Command::Claims(args) => claims::run(args, client, output).await,
         Command::Unclaim(args) => unclaim::run(args, client, output).await,
         Command::Start(_)
+        | Command::Recover(_)
         | Command::Run(_)
         | Command::InstallHook(_)
         | Command::Help(_)

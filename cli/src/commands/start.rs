@@ -1,27 +1,31 @@
 //! `git claim start`: claim an issue for one branch in one worktree.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::ValueHint;
+use git_claim_api::duration::short;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::{Branch, IssueId, RequestId, Session, Text, Token, Ttl};
 use git_claim_api::lock::Lock;
-use git_claim_api::reply::{ClaimReply, Reason as Conflict, State, Status, WhoamiReply};
+use git_claim_api::reply::{ClaimReply, Reason as Conflict, State, Status, WhoamiReply, words};
+use git_claim_api::text::escape;
 use git_claim_api::verb::{Eviction, Request, Take};
 use serde_json::json;
 
 use crate::args::{issue_id, ttl};
-use crate::bound::copy::Copies;
 use crate::bound::journal::Journal;
+use crate::bound::making::{make_worktree, store};
+use crate::bound::place::{NoPlace, Place};
 use crate::bound::plan::{Ground, Plan, Target, Wish};
-use crate::bound::quote::quote;
+use crate::bound::quote::{quote, without_hooks};
 use crate::bound::refusal::{Reason, Refusal};
-use crate::bound::repository::{Over, Repository};
+use crate::bound::repository::{HookFailed, Over, Repository};
 use crate::bound::survey::{self, Survey, full};
 use crate::bound::{binding, push_option};
 use crate::client::{self, Client};
 use crate::completion::offer::Offer;
-use crate::error::{Failure, Result};
+use crate::error::{Failure, Killed, Kind, Result};
 use crate::hex::random;
 use crate::interrupt;
 use crate::noted;
@@ -121,8 +125,16 @@ struct Work {
     session: Option<Session>,
     asked: Asked,
     issue: Option<IssueId>,
+    /// The branch that one's own live claim is bound to already.
+    bound_to: Option<Branch>,
     moved: Option<Moved>,
+    /// Kept until all is unmade.
+    place: Option<Place>,
     refusal: Option<Refusal>,
+    /// The session was named by the caller.
+    is_given_session: bool,
+    remote: String,
+    patience: Duration,
 }
 
 /// All of it is sound.
@@ -142,8 +154,13 @@ impl Work {
             session: None,
             asked: Asked::Not,
             issue: args.id.clone(),
+            bound_to: None,
             moved: None,
+            place: None,
             refusal: None,
+            is_given_session: client.given_session().is_some(),
+            remote: client.remote().to_owned(),
+            patience: client.timeout(),
             args,
         })
     }
@@ -170,15 +187,30 @@ impl Work {
             None => self.take_next(client, output).await?,
         };
         self.issue = Some(issue.clone());
-        let plan = self.plan(client, &issue, before.as_ref()).await?;
+        self.bound_to = before
+            .as_ref()
+            .filter(|shown| shown.state == Some(State::Live) && shown.claim.same_principal)
+            .and_then(|shown| shown.claim.branch.as_ref()?.parse().ok());
+        let wish = self.wish();
+        let plan = self.ground(&issue, &wish).plan().await?;
         let session = self.session_for(&plan, client)?;
         self.moved = self
             .to_move(before.as_ref(), &plan, client, output)
             .await
             .map_err(|failure| self.stopped(failure, Reason::Refused))?;
+        // The folder first: from here on everybody sees that a call is at work
+        // there, whatever becomes of it. Where a conflict is foreseen, nothing
+        // is touched before it has not come.
+        let is_anothers = self.is_anothers(before.as_ref());
+        if !is_anothers {
+            self.take_place(plan.target.path(), &issue)?;
+        }
         let reply = self
             .claim(&issue, &plan, &session, before, client, output)
             .await?;
+        if is_anothers {
+            self.take_place(plan.target.path(), &issue)?;
+        }
         let worktree = self.make(&plan, &session).await?;
         self.store(&worktree, &issue, &reply, client)?;
         let lock = self.read_back(&worktree, &issue, client, output).await?;
@@ -213,15 +245,39 @@ impl Work {
             client.ask(&request, output).await?.read()
         }
         .await;
-        let whoami = whoami.map_err(|failure| self.stopped(failure, Reason::Refused))?;
-        if matches!(whoami.access.as_deref(), Some("write" | "admin")) {
-            return Ok(whoami);
+        let whoami = whoami.map_err(|failure| self.not_served(failure, client.shown_by()))?;
+        if !matches!(whoami.access.as_deref(), Some("write" | "admin")) {
+            return Err(Refusal::new(
+                Reason::NotAllowed,
+                "you may see the claims in this repository, but not take any",
+                "git claim whoami",
+            ));
         }
-        Err(Refusal::new(
-            Reason::NotAllowed,
-            "you may see the claims in this repository, but not take any",
-            "git claim whoami",
-        ))
+        if whoami.key.is_none() {
+            return Err(Refusal::new(
+                Reason::IdentityUnresolved,
+                "the server is not told your key, and a bound claim is a name's and a key's",
+                "git claim whoami",
+            ));
+        }
+        let longest = Ttl::new(whoami.max_ttl).ok();
+        match (self.args.ttl, longest) {
+            (Some(wanted), Some(longest)) if wanted > longest => {
+                let wish = Wish {
+                    ttl: Some(longest),
+                    ..self.wish()
+                };
+                Err(Refusal::new(
+                    Reason::Refused,
+                    format!(
+                        "a claim may live for {} at most here",
+                        short(whoami.max_ttl)
+                    ),
+                    wish.command(self.issue.as_ref()),
+                ))
+            }
+            _ => Ok(whoami),
+        }
     }
 
     /// The issue's full id, and its claim as it is now.
@@ -237,9 +293,9 @@ impl Work {
             let shown = survey::ask(client, &request, output).await?;
             Ok((full(&shown)?, Some(shown)))
         };
-        shown.await.map_err(|failure| {
-            Refusal::from_failure(failure, Reason::Refused, "git claims".to_owned())
-        })
+        shown
+            .await
+            .map_err(|failure| self.not_served(failure, "git claims".to_owned()))
     }
 
     /// Takes the first free issue, for a session that nobody has yet.
@@ -250,7 +306,7 @@ impl Work {
     ) -> std::result::Result<(IssueId, Option<ClaimReply>), Refusal> {
         let session = match (client.given_session(), self.args.here) {
             (Some(session), _) => session.clone(),
-            (None, true) => self.own_session(&self.repository.clone())?,
+            (None, true) => self.session_of(&self.repository)?,
             (None, false) => self.fresh_session()?,
         };
         self.session = Some(session.clone());
@@ -271,24 +327,23 @@ impl Work {
         Ok((issue, None))
     }
 
-    async fn plan(
-        &self,
-        client: &Client,
-        issue: &IssueId,
-        before: Option<&ClaimReply>,
-    ) -> std::result::Result<Plan, Refusal> {
-        let bound_to = before
-            .filter(|shown| shown.state == Some(State::Live) && shown.claim.same_principal)
-            .and_then(|shown| shown.claim.branch.as_ref()?.parse().ok());
-        let ground = Ground {
+    fn ground<'a>(&'a self, issue: &'a IssueId, wish: &'a Wish) -> Ground<'a> {
+        Ground {
             repository: &self.repository,
-            remote: client.remote(),
+            remote: &self.remote,
             issue,
-            bound_to: bound_to.as_ref(),
-            patience: client.timeout(),
-            wish: &self.wish(),
-        };
-        ground.plan().await
+            bound_to: self.bound_to.as_ref(),
+            patience: self.patience,
+            wish,
+        }
+    }
+
+    /// What was typed, changed by what the ground knows.
+    fn instead(&self, change: impl FnOnce(&Ground<'_>) -> String) -> String {
+        match &self.issue {
+            Some(issue) => change(&self.ground(issue, &self.wish())),
+            None => self.again(),
+        }
     }
 
     fn wish(&self) -> Wish {
@@ -349,8 +404,35 @@ impl Work {
         }))
     }
 
+    /// Whether a claim was another's a moment ago, and is not to be moved.
+    fn is_anothers(&self, before: Option<&ClaimReply>) -> bool {
+        let session = self.session.as_ref().map(Session::as_str);
+        self.moved.is_none()
+            && before.is_some_and(|shown| {
+                let is_own = shown.claim.same_principal
+                    && (shown.claim.session.is_none() || shown.claim.session.as_deref() == session);
+                shown.state == Some(State::Live) && !is_own
+            })
+    }
+
+    fn take_place(&mut self, path: &Path, issue: &IssueId) -> std::result::Result<(), Refusal> {
+        match Place::take(path, &mut self.journal) {
+            Ok(place) => {
+                self.place = Some(place);
+                Ok(())
+            }
+            Err(why) => {
+                let next = match why {
+                    NoPlace::Busy(_) => format!("git claim inspect {issue}"),
+                    NoPlace::Unmade { .. } => self.instead(|ground| ground.in_another_place(path)),
+                };
+                Err(Refusal::new(Reason::WorktreeFailed, why.to_string(), next))
+            }
+        }
+    }
+
     /// The session that the claim is taken with: the one that was given, else
-    /// the worktree's own, else a new one for a new worktree.
+    /// the worktree's own, else a new one for a worktree that has none yet.
     fn session_for(
         &mut self,
         plan: &Plan,
@@ -361,7 +443,7 @@ impl Work {
             // `--next` has claimed with it already.
             (None, Some(session), _) => session.clone(),
             (None, None, Target::Make(_)) => self.fresh_session()?,
-            (None, None, Target::Reuse(worktree)) => self.own_session(worktree)?,
+            (None, None, Target::Reuse(worktree)) => self.session_of(worktree)?,
         };
         self.session = Some(session.clone());
         Ok(session)
@@ -377,12 +459,22 @@ impl Work {
         output: &mut Output,
     ) -> std::result::Result<ClaimReply, Refusal> {
         let moved = self.moved.as_ref();
+        // What lives goes on to live as long as it did.
+        let own_ttl = before
+            .as_ref()
+            .filter(|shown| shown.state == Some(State::Live))
+            .filter(|shown| shown.claim.session.as_deref() == Some(session.as_str()))
+            .and_then(|shown| Ttl::new(shown.claim.ttl?).ok());
         let made: Result<Request> = (|| {
             Ok(Request::Acquire {
                 repo: client.repo()?,
                 issue: issue.clone(),
                 take: Take {
-                    ttl: self.args.ttl.or(moved.and_then(|moved| moved.ttl)),
+                    ttl: self
+                        .args
+                        .ttl
+                        .or(moved.and_then(|moved| moved.ttl))
+                        .or(own_ttl),
                     note: moved.and_then(|moved| moved.note.clone()),
                     take_over: match moved {
                         Some(moved) => Some(Eviction {
@@ -439,7 +531,7 @@ impl Work {
                 if !failure.kind.is_not_now() && held_before.is_none() {
                     self.asked = Asked::Not;
                 }
-                return Err(self.stopped(failure, Reason::Refused));
+                return Err(self.not_granted(failure, &request));
             }
         };
         let claim: Result<ClaimReply> = match reply.exit {
@@ -469,16 +561,34 @@ impl Work {
         let (reason, next) = match claim.reason {
             Some(Conflict::OtherKey) => (Reason::OtherKey, "git claim whoami".to_owned()),
             _ if claim.claim.same_principal => {
-                let shown = before.as_ref().unwrap_or(&claim);
+                // Its folder may be the very one, and is not in use by this call.
+                self.place = None;
                 (
                     Reason::HeldInOtherSession,
-                    survey::way_to_own(&self.repository, shown),
+                    survey::way_to_own(&self.repository, &claim),
                 )
             }
-            _ => (Reason::Held, self.wish().command(None)),
+            _ => (Reason::Held, self.wish().next_one()),
         };
         let told = people::conflict(&claim, people::Doing::Claim);
         Err(Refusal::new(reason, told.message, next).exit(Exit::Conflict))
+    }
+
+    /// What the server does not grant, with a way round it.
+    fn not_granted(&self, failure: Failure, request: &Request) -> Refusal {
+        let branch = match request {
+            Request::Acquire { take, .. } => take.binding.as_ref().map(|binding| &binding.branch),
+            _ => None,
+        };
+        let next = match (failure.kind, branch) {
+            (kind, _) if kind != Kind::Exit(Exit::Error) => self.again(),
+            _ if failure.message.ends_with(words::CLOSED) => self.wish().next_one(),
+            (_, Some(branch)) if failure.message.starts_with(words::BRANCH) => {
+                self.instead(|ground| ground.on_another_branch(branch))
+            }
+            _ => "git claims".to_owned(),
+        };
+        Refusal::from_failure(failure, Reason::Refused, next)
     }
 
     /// The branch and the worktree.
@@ -488,28 +598,41 @@ impl Work {
         session: &Session,
     ) -> std::result::Result<Repository, Refusal> {
         if let Some(at) = &plan.base {
-            let made = self.repository.make_branch(&plan.branch, at);
-            made.map_err(|error| self.failed(Reason::BranchFailed, error))?;
-            self.journal.branch(&plan.branch, at);
-        }
-        match &plan.target {
-            Target::Reuse(worktree) => {
-                if self.args.next {
-                    self.hand_over(worktree, session)?;
+            self.journal.branch(&plan.branch, at, &self.repository);
+            if let Err(error) = self.repository.make_branch(&plan.branch, at).await {
+                // Where git was killed, it may be there all the same.
+                if !error.is::<Killed>() {
+                    self.journal.forget_last();
                 }
-                Ok(worktree.clone())
+                let next = self.instead(|ground| ground.on_another_branch(&plan.branch));
+                return Err(self.failed_with(Reason::BranchFailed, error, next));
             }
-            Target::Make(path) => {
+        }
+        match (&plan.target, &self.place) {
+            (Target::Make(_), Some(place)) => {
                 let made = make_worktree(
                     &self.repository,
-                    path,
+                    place,
                     &plan.branch,
                     Over::Nothing,
                     session,
                     &mut self.journal,
                 );
-                made.await
-                    .map_err(|error| self.failed(Reason::WorktreeFailed, error))
+                made.await.map_err(|error| {
+                    let next = match error.is::<HookFailed>() {
+                        true => without_hooks(&self.again()),
+                        false => self.instead(|ground| ground.in_another_place(plan.target.path())),
+                    };
+                    self.failed_with(Reason::WorktreeFailed, error, next)
+                })
+            }
+            (Target::Make(path), None) => {
+                let error = anyhow::anyhow!("{} was not made", path.display());
+                Err(self.failed(Reason::WorktreeFailed, error))
+            }
+            (Target::Reuse(worktree), _) => {
+                self.give_session(worktree, session)?;
+                Ok(worktree.clone())
             }
         }
     }
@@ -541,28 +664,35 @@ impl Work {
         })
     }
 
-    /// The session of a worktree that is there, made if it has none.
-    fn own_session(&mut self, worktree: &Repository) -> std::result::Result<Session, Refusal> {
-        let entered = self.journal.file(&session::file(&worktree.git_dir));
-        entered
-            .map_err(anyhow::Error::from)
-            .and_then(|()| session::own(&worktree.git_dir))
-            .map_err(|error| self.failed(Reason::RecordNotStored, error))
+    /// The session of a worktree that is there, or the one that it will have.
+    fn session_of(&self, worktree: &Repository) -> std::result::Result<Session, Refusal> {
+        let known = session::known(&worktree.git_dir)
+            .map_err(|error| self.failed(Reason::RecordNotStored, error))?;
+        match known {
+            Some(session) => Ok(session),
+            None => self.fresh_session(),
+        }
     }
 
-    /// A worktree that is there from an earlier tenure goes on with the session
-    /// that `--next` has claimed its issue with.
-    fn hand_over(
+    /// A worktree that is there goes on with the session that the claim was
+    /// taken with: it has none, or `--next` could not know yet that it would be
+    /// this one.
+    fn give_session(
         &mut self,
         worktree: &Repository,
         session: &Session,
     ) -> std::result::Result<(), Refusal> {
-        let handed_over = self
+        let is_by_next = self.args.next && !self.is_given_session;
+        let known = session::known(&worktree.git_dir);
+        if matches!(known, Ok(Some(known)) if known == *session || !is_by_next) {
+            return Ok(());
+        }
+        let given = self
             .journal
             .file(&session::file(&worktree.git_dir))
             .map_err(anyhow::Error::from)
             .and_then(|()| session::replace(&worktree.git_dir, session));
-        handed_over.map_err(|error| self.failed(Reason::RecordNotStored, error))
+        given.map_err(|error| self.failed(Reason::RecordNotStored, error))
     }
 
     fn fresh_session(&self) -> std::result::Result<Session, Refusal> {
@@ -577,12 +707,34 @@ impl Work {
 
     /// A step of this machine's that did not work.
     fn failed(&self, reason: Reason, error: anyhow::Error) -> Refusal {
-        Refusal::new(reason, format!("{error:#}"), self.again())
+        self.failed_with(reason, error, self.again())
+    }
+
+    /// The same with a command that helps.
+    fn failed_with(&self, reason: Reason, error: anyhow::Error, next: String) -> Refusal {
+        let failure = Failure::from(error);
+        let next = match failure.kind {
+            // Whoever stopped it can have it again.
+            Kind::Interrupted(_) => self.again(),
+            _ => next,
+        };
+        Refusal::from_failure(failure, reason, next)
     }
 
     /// The server's or the connection's failure.
     fn stopped(&self, failure: Failure, reason: Reason) -> Refusal {
         Refusal::from_failure(failure, reason, self.again())
+    }
+
+    /// The same, where asking again is of use only if the server could not
+    /// answer now.
+    fn not_served(&self, failure: Failure, otherwise: String) -> Refusal {
+        match failure.kind {
+            Kind::Exit(Exit::Error | Exit::NoVerb) => {
+                Refusal::from_failure(failure, Reason::Refused, otherwise)
+            }
+            _ => self.stopped(failure, Reason::Refused),
+        }
     }
 
     /// The same once more.
@@ -689,47 +841,6 @@ fn reason(what: &str, path: &Path) -> Result<Text> {
         .map_err(|why| Failure::error(format!("the worktree's path cannot be recorded: {why}")))
 }
 
-/// A worktree of `branch` at `path`, with the session that its claim was taken
-/// with.
-pub async fn make_worktree(
-    repository: &Repository,
-    path: &std::path::Path,
-    branch: &Branch,
-    over: Over,
-    session: &Session,
-    journal: &mut Journal,
-) -> anyhow::Result<Repository> {
-    let is_ours = journal.make_folder(path)?;
-    journal.folder(&repository.common_dir.join("worktrees"));
-    journal.worktree(path, is_ours);
-    repository.make_worktree(path, branch, over).await?;
-    let worktree = Repository::at(path)?;
-    push_option::clear_inherited(&worktree)?;
-    session::adopt(&worktree.git_dir, session)?;
-    Ok(worktree)
-}
-
-/// Keeps the record that a reply carries in the worktree, and its token.
-pub fn store(
-    worktree: &Repository,
-    remote: &str,
-    issue: &IssueId,
-    reply: &ClaimReply,
-    journal: &mut Journal,
-) -> anyhow::Result<()> {
-    let copies = Copies::of(&worktree.git_dir, remote);
-    let file = copies.path(issue);
-    if let Some(folder) = file.parent() {
-        journal.make_folder(folder)?;
-    }
-    journal.file(&file)?;
-    // A server that sends no record is told by what reads it back.
-    copies.store(issue, &reply.lock.clone().unwrap_or_default())?;
-    let tokens = crate::token::Tokens::of(&worktree.git_dir, remote);
-    journal.file(&tokens.path(issue))?;
-    tokens.put(issue, reply.claim.token)
-}
-
 fn say(done: &Done, output: &mut Output) -> Result<()> {
     let lock = &done.lock;
     if output.json() {
@@ -756,6 +867,6 @@ fn say(done: &Done, output: &mut Output) -> Result<()> {
     };
     output.sentence(&format!(
         "{push}\nwork may begin: cd {}",
-        quote(&lock.worktree_path)
+        escape(&quote(&lock.worktree_path))
     ))
 }

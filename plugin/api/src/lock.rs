@@ -243,7 +243,8 @@ fn with_claimant_in_place(record: &Value) -> Value {
     record
 }
 
-fn at<'a>(record: &'a Value, path: &str) -> Option<&'a Value> {
+/// What stands at the path of a field.
+pub fn at<'a>(record: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.')
         .try_fold(record, |value, key| value.get(key))
 }

@@ -423,6 +423,15 @@ pub struct Settled {
     pub why: String,
 }
 
+/// Words in the server's refusals (exit 1) that tell a client what helps.
+pub mod words {
+    /// How the refusal of a closed issue ends.
+    pub const CLOSED: &str = " is closed";
+    /// How the refusal of a branch begins: it is everybody's, or another
+    /// claim's.
+    pub const BRANCH: &str = "branch '";
+}
+
 /// Whether `reply` is one of ours: a JSON object with `status`, `leases` or
 /// `error`. Anything else came from a program that does not know the verb.
 pub fn is_ours(reply: &serde_json::Value) -> bool {

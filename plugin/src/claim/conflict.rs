@@ -1,7 +1,7 @@
 //! Why a request is not granted.
 
 use git_claim_api::ids::{Branch, Token};
-use git_claim_api::reply::{End, Reason};
+use git_claim_api::reply::{End, Reason, words};
 use git_claim_api::verb::Eviction;
 
 use super::{Caller, Claim, Now, Situation, Tenure};
@@ -38,9 +38,15 @@ pub enum Refusal {
     NeedsExpectedToken { holder: String },
     #[error("this claim is bound to branch '{branch}' already")]
     BoundElsewhere { branch: Branch },
-    #[error("branch '{branch}' is bound by the live claim on issue {issue}")]
+    #[error(
+        "{begin}{branch}' is bound by the live claim on issue {issue}",
+        begin = words::BRANCH
+    )]
     BranchTaken { branch: Branch, issue: String },
-    #[error("branch '{0}' is the repository's default branch; bind a branch of its own")]
+    #[error(
+        "{begin}{0}' is the repository's default branch; bind a branch of its own",
+        begin = words::BRANCH
+    )]
     DefaultBranch(Branch),
 }
 

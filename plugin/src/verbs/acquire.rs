@@ -1,7 +1,7 @@
 //! `acquire`: take a claim on an open issue, or extend one's own.
 
 use git_claim_api::ids::IssueId;
-use git_claim_api::reply::{ClaimReply, Status, Tenure};
+use git_claim_api::reply::{ClaimReply, Status, Tenure, words};
 use git_claim_api::verb::Take;
 
 use crate::claim::{self, Acquire, Caller, Decision, Refusal};
@@ -28,7 +28,10 @@ pub fn run(admitted: &Admitted<'_>, typed: &IssueId, take: &Take) -> Result<Answ
         let title = title
             .map(|title| format!(" \"{title}\""))
             .unwrap_or_default();
-        return Err(Failure::Refused(format!("issue {id}{title} is closed")));
+        return Err(Failure::Refused(format!(
+            "issue {id}{title}{}",
+            words::CLOSED
+        )));
     }
     let known = Known::Open {
         title: title.as_deref(),
