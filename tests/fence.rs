@@ -448,6 +448,30 @@ fn closing_the_issue_releases_its_claim() {
     assert_eq!(left["leases"][0]["issue"], issue::RETITLED);
 }
 
+#[test]
+fn a_squash_that_names_the_issue_releases_its_claim() {
+    let forge = fenced(&[("claim.closeTrailers", "true")]);
+    let alice = worker(&forge, "alice");
+    let token = bind(&alice);
+    commit(&alice, "Work");
+    push(&alice, &["-o", &token, "origin", "HEAD:claim/1"]).success();
+    let bob = worker(&forge, "bob");
+    bob.ok("git fetch -q origin");
+    bob.ok("git merge -q --squash origin/claim/1");
+    commit(&bob, "Work\n\nFixes: #ae1c051");
+    let told = stderr(&push(&bob, &["origin", "HEAD:main"]).success());
+    assert!(told.contains("alice's claim on issue ae1c"), "{told}");
+    assert!(told.contains("on 'main' closes it"), "{told}");
+    let log = alice.json("git claim log ae1c", 0);
+    assert_eq!(log["tenures"][0]["how"], "closed");
+    assert_eq!(log["tenures"][0]["by"], "bob");
+    // It was no word about later ones.
+    alice.ok("git claim ae1c --ttl 1h");
+    commit(&bob, "More");
+    push(&bob, &["origin", "HEAD:main"]).success();
+    assert_eq!(alice.json("git claims", 0)["leases"][0]["token"], 2);
+}
+
 /// A command that brings about what the claim was for has not lost it.
 #[test]
 fn a_command_that_closes_its_own_issue_ends_as_it_ends() {
@@ -508,6 +532,101 @@ fn post_claim_is_told_of_each_change_and_nobody_waits_for_it() {
     assert_eq!(events[1]["event"], "released");
     assert_eq!(events[1]["how"], "merged");
     assert_eq!(events[1]["after"], Value::Null);
+}
+
+#[test]
+fn post_claim_is_told_of_all_that_may_become_of_a_claim() {
+    let forge = fenced(&[]);
+    let file = repo(&forge).join("hooks/post-claim");
+    let events = forge.dir().join("events");
+    fs::write(&file, format!("#!/bin/sh\ncat >>{}\n", events.display())).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    let (alice, bob) = (worker(&forge, "alice"), worker(&forge, "bob"));
+    let carol = worker(&forge, "carol");
+    let ask = |client: &Client, subverb: &str, words: &str| {
+        let line = format!("{subverb} {REPO} {} {words}", issue::CRASH);
+        client.verb(&line).success();
+    };
+    let head = git(&repo(&forge), &["rev-parse", "main"]);
+    let recover = format!("--session s2 --branch claim/1 --worktree /w --machine m --head {head}");
+    let steps: [(&dyn Fn(), &[(&str, &str, &str)]); 8] = [
+        (&|| drop(bind(&alice)), &[("acquired", "", "alice 1")]),
+        (
+            &|| ask(&alice, "renew", "--ttl 600 --session s1"),
+            &[("renewed", "alice 1", "alice 1")],
+        ),
+        (
+            &|| {
+                forge.ledger().rewind(700);
+                ask(&bob, "acquire", "");
+            },
+            &[
+                ("acquired", "alice 1", "bob 2"),
+                ("expired", "alice 1", "bob 2"),
+            ],
+        ),
+        (
+            &|| {
+                ask(
+                    &carol,
+                    "acquire",
+                    "--take-over --reason ill --expected-token 2",
+                );
+            },
+            &[("taken-over", "bob 2", "carol 3")],
+        ),
+        (
+            &|| ask(&carol, "release", ""),
+            &[("released", "carol 3", "")],
+        ),
+        (&|| drop(bind(&alice)), &[("acquired", "", "alice 4")]),
+        (
+            &|| {
+                forge.ledger().rewind(700);
+                ask(&alice, "recover", &recover);
+            },
+            &[
+                ("expired", "alice 4", "alice 5"),
+                ("recovered", "alice 4", "alice 5"),
+            ],
+        ),
+        (
+            &|| {
+                ask(
+                    &carol,
+                    "release",
+                    "--force --reason gone --expected-token 5",
+                )
+            },
+            &[("released", "alice 5", "")],
+        ),
+    ];
+    let mut seen = 0;
+    for (step, expected) in steps {
+        step();
+        let side = |side: &Value| match side {
+            Value::Null => String::new(),
+            side => format!("{} {}", side["holder"].as_str().unwrap(), side["token"]),
+        };
+        // Two that come at once have no order.
+        let mut happened: Vec<(String, String, String)> = told(&events, seen + expected.len())
+            .split_off(seen)
+            .iter()
+            .map(|event| {
+                let name = event["event"].as_str().unwrap().to_owned();
+                (name, side(&event["before"]), side(&event["after"]))
+            })
+            .collect();
+        happened.sort();
+        let as_text = |(a, b, c): &(String, String, String)| format!("{a}: {b} -> {c}");
+        let happened: Vec<String> = happened.iter().map(as_text).collect();
+        let expected: Vec<String> = expected
+            .iter()
+            .map(|(event, before, after)| format!("{event}: {before} -> {after}"))
+            .collect();
+        assert_eq!(happened, expected);
+        seen += expected.len();
+    }
 }
 
 /// Runs the hook as another forge's git would; whether the push may pass, and

@@ -1,7 +1,10 @@
 //! Many clients at once, through an sshd as it comes (MaxStartups 10:30:100).
 
+use std::collections::BTreeSet;
 use std::process::{Output, Stdio};
 use std::sync::{Arc, Barrier};
+
+use serde_json::Value;
 
 use crate::support::client::Client;
 use crate::support::forge::Forge;
@@ -111,4 +114,31 @@ fn one_of_32_worktrees_of_one_person_wins() {
     let outputs = at_once(&clients, "git claim ae1c051");
     winner(&outputs, |_| "you in another session".to_owned());
     assert_eq!(clients[0].json("git claims", 0)["leases"][0]["token"], 2);
+}
+
+/// A queue that never hands one issue to two.
+#[test]
+fn of_64_who_want_the_next_of_40_issues_each_gets_another_or_nothing() {
+    let forge = Forge::with_settings("\twrite = *\n");
+    forge.add_issues(40 - 5);
+    let clients: Vec<Client> = (0..64)
+        .map(|n| forge.client(&format!("worker{}", n % 8)))
+        .collect();
+    let outputs = at_once(&clients, "git claim --next --ttl 1h --json");
+    let of = |code| {
+        outputs
+            .iter()
+            .filter(move |output| output.status.code() == Some(code))
+    };
+    assert_eq!((of(0).count(), of(3).count()), (40, 24), "{outputs:?}");
+    let taken: BTreeSet<String> = of(0)
+        .map(|output| {
+            let reply: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(reply["token"], 1);
+            reply["issue"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(taken.len(), 40);
+    let list = clients[0].json("git claims", 0);
+    assert_eq!(list["leases"].as_array().unwrap().len(), 40);
 }

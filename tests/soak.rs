@@ -164,7 +164,7 @@ impl Soak<'_> {
         fs::rename(&hook, hook.with_extension("fence")).unwrap();
         fs::write(&hook, HOOK.replace("SOAK", dir.to_str().unwrap())).unwrap();
         fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
-        add_issues(&repo(forge));
+        forge.add_issues(ISSUES - 5);
         let clones = PEOPLE.map(|name| fetched(forge, name));
         for clone in &clones {
             let home = clone.person().home();
@@ -361,28 +361,6 @@ fn repo(forge: &Forge) -> PathBuf {
 
 fn read(file: &Path) -> String {
     fs::read_to_string(file).unwrap_or_default()
-}
-
-/// As many as are missing beside the five of the bundle.
-fn add_issues(repo: &Path) {
-    let stream: String = (5..ISSUES)
-        .map(|n| {
-            format!(
-                "commit refs/issues/{n:08x}-0000-4000-8000-000000000000\n\
-                 committer forge <forge@example.org> {} +0000\n\
-                 data 8\nIssue {n:02x}\n",
-                1_700_000_000 + n
-            )
-        })
-        .collect();
-    let mut import = Command::new("git")
-        .args(["fast-import", "--quiet"])
-        .current_dir(repo)
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::io::Write::write_all(&mut import.stdin.take().unwrap(), stream.as_bytes()).unwrap();
-    assert!(import.wait().unwrap().success());
 }
 
 /// A push, as the hook has noted it.

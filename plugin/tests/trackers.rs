@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use assert_fs::TempDir;
+use git_claim_api::push::Push;
 use serde_json::{Value, json};
 
 use crate::support::{Said, git_issue_repository};
@@ -343,6 +344,38 @@ fn next_takes_the_oldest_git_bug_first() {
         }
     }
     assert_eq!(repo.order(), expected);
+}
+
+#[test]
+fn a_git_bug_is_closed_by_the_push_that_closes_it() {
+    let repo = Repo::new();
+    let id = bug_id("aaaa1");
+    let name = format!("refs/bugs/{id}");
+    let tip = || repo.git(&["rev-parse", &name]);
+    let settle = |old: &str| {
+        let push = Push {
+            updates: vec![format!("{old} {} {name}", tip()).parse().unwrap()],
+            ..Push::default()
+        };
+        let said = repo.forge.hook("settle", "app.git", &push);
+        assert_eq!(said.exit, 0, "{said:?}");
+        said.json()["ended"].clone()
+    };
+    let begun = json!([create("Crash")]);
+    repo.bug(&id, std::slice::from_ref(&begun));
+    assert_eq!(repo.ask("acquire app.git aaaa1 --session s").exit, 0);
+    let first = tip();
+    let comment = json!([{ "type": 3, "message": "status: 2" }]);
+    repo.bug(&id, &[begun.clone(), comment.clone()]);
+    assert_eq!(settle(&first), json!([]));
+    let second = tip();
+    repo.bug(&id, &[begun, comment, json!([status(2)])]);
+    let ended = settle(&second);
+    assert_eq!(
+        (&ended[0]["issue"], &ended[0]["how"]),
+        (&json!(id), &json!("closed"))
+    );
+    assert_eq!(repo.ask("list app.git").json()["leases"], json!([]));
 }
 
 #[test]

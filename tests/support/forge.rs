@@ -106,6 +106,31 @@ impl Forge {
         );
     }
 
+    /// Adds so many open issues to the five of the bundle, each younger than the
+    /// one before.
+    pub fn add_issues(&self, count: usize) {
+        let stream: String = (0..count)
+            .map(|n| {
+                format!(
+                    "commit refs/issues/{n:08x}-0000-4000-8000-000000000000\n\
+                     committer forge <forge@example.org> {} +0000\n\
+                     data 14\nIssue {n:08x}\n",
+                    1_800_000_000 + n
+                )
+            })
+            .collect();
+        let mut import = Command::new("git")
+            .args(["fast-import", "--quiet"])
+            .current_dir(self.repos().join(REPO))
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = import.stdin.take().unwrap();
+        stdin.write_all(stream.as_bytes()).unwrap();
+        drop(stdin);
+        assert!(import.wait().unwrap().success());
+    }
+
     /// What `git-claim-server setup` says, which puts the fence into [`REPO`].
     pub fn set_up_fence(&self) -> String {
         let output = Command::new(programs::server())

@@ -17,20 +17,25 @@ use crate::log::{Level, log};
 /// The hook's place in a git directory.
 const HOOK: &str = "hooks/post-claim";
 
-/// Runs the hook `$0`, and after 10 s ends it with all that it has started. A
-/// shell stays behind to count, as this process is gone by then; what a shell
-/// starts in the background reads nothing unless it is told to.
+/// Runs the hook `$0`, and after `$1` seconds ends it with all that it has
+/// started. A shell stays behind to count, as this process is gone by then; what
+/// a shell starts in the background reads nothing unless it is told to.
 const RUN_AND_COUNT: &str = r#"
 exec 3<&0
 "$0" <&3 3<&- &
 hook=$!
 exec 3<&-
-for second in 1 2 3 4 5 6 7 8 9 10; do
+left=$1
+while [ "$left" -gt 0 ]; do
     sleep 1
     kill -0 "$hook" 2>/dev/null || exit 0
+    left=$((left - 1))
 done
 kill -KILL 0
 "#;
+
+/// How long the hook may take, in seconds.
+const LIMIT: u32 = 10;
 
 /// Those that have not been waited for: a request that serves for hours must
 /// not collect them.
@@ -44,7 +49,7 @@ pub fn tell(git_dir: &Path, event: &str) {
     if !is_there {
         return;
     }
-    match start(git_dir, &hook, event) {
+    match start(git_dir, &hook, event, LIMIT) {
         Ok(child) => {
             let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
             running.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
@@ -54,7 +59,7 @@ pub fn tell(git_dir: &Path, event: &str) {
     }
 }
 
-fn start(git_dir: &Path, hook: &Path, event: &str) -> io::Result<Child> {
+fn start(git_dir: &Path, hook: &Path, event: &str, limit: u32) -> io::Result<Child> {
     // Not a pipe, which would have to be fed by somebody.
     let mut input = File::from(memfd_create("event", MemfdFlags::CLOEXEC)?);
     input.write_all(event.as_bytes())?;
@@ -64,6 +69,7 @@ fn start(git_dir: &Path, hook: &Path, event: &str) -> io::Result<Child> {
     Command::new("/bin/sh")
         .args(["-c", RUN_AND_COUNT])
         .arg(hook)
+        .arg(limit.to_string())
         .current_dir(git_dir)
         .env_clear()
         .envs(kept)
@@ -79,6 +85,7 @@ fn start(git_dir: &Path, hook: &Path, event: &str) -> io::Result<Child> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::ExitStatusExt as _;
     use std::time::{Duration, Instant};
 
     use assert_fs::TempDir;
@@ -92,6 +99,14 @@ mod tests {
         std::fs::set_permissions(hook.path(), std::fs::Permissions::from_mode(mode)).unwrap();
     }
 
+    fn until_so(what: &str, is_so: impl Fn() -> bool) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !is_so() {
+            assert!(Instant::now() < end, "{what} has not come");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     #[test]
     fn the_hook_reads_the_event_in_its_repository() {
         let folder = TempDir::new().unwrap();
@@ -101,14 +116,9 @@ mod tests {
             0o755,
         );
         tell(folder.path(), r#"{"event":"acquired"}"#);
-        let end = Instant::now() + Duration::from_secs(60);
-        let got = loop {
-            if let Ok(got) = std::fs::read_to_string(folder.child("got").path()) {
-                break got;
-            }
-            assert!(Instant::now() < end, "the hook has not run");
-            std::thread::sleep(Duration::from_millis(10));
-        };
+        let got = folder.child("got");
+        until_so("the event", || got.path().exists());
+        let got = std::fs::read_to_string(got.path()).unwrap();
         let here = folder.path().canonicalize().unwrap();
         assert_eq!(
             got,
@@ -121,8 +131,41 @@ mod tests {
         let folder = TempDir::new().unwrap();
         tell(folder.path(), "{}");
         hook(&folder, "touch ran", 0o644);
-        assert!(start(folder.path(), &folder.path().join("none"), "{}").is_ok());
+        assert!(start(folder.path(), &folder.path().join("none"), "{}", LIMIT).is_ok());
         tell(folder.path(), "{}");
         assert!(!folder.child("ran").path().exists());
+    }
+
+    #[test]
+    fn a_hook_that_does_not_end_is_ended_with_all_that_it_has_started() {
+        let folder = TempDir::new().unwrap();
+        let script = "trap '' TERM HUP INT
+            rm -f hook child
+            sh -c 'echo $$ >child.tmp; mv child.tmp child; while :; do sleep 0.1; done' &
+            echo $$ >hook.tmp; mv hook.tmp hook
+            while :; do sleep 0.1; done";
+        hook(&folder, script, 0o755);
+        // On a slow machine it has not even begun when the first is over.
+        let pids = [1, 4, 16].into_iter().find_map(|limit| {
+            let counting = start(folder.path(), &folder.path().join(HOOK), "{}", limit);
+            let ended = counting.unwrap().wait().unwrap();
+            assert_eq!(ended.signal(), Some(9));
+            let pid = |name| std::fs::read_to_string(folder.child(name).path()).ok();
+            Some([pid("hook")?, pid("child")?])
+        });
+        for pid in pids.unwrap() {
+            until_so("the end", || {
+                let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+                stat.is_err() || stat.is_ok_and(|stat| stat.contains(") Z "))
+            });
+        }
+    }
+
+    #[test]
+    fn nobody_counts_any_more_when_the_hook_has_ended() {
+        let folder = TempDir::new().unwrap();
+        hook(&folder, "exit 3", 0o755);
+        let mut counting = start(folder.path(), &folder.path().join(HOOK), "{}", LIMIT).unwrap();
+        assert_eq!(counting.wait().unwrap().code(), Some(0));
     }
 }
