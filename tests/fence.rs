@@ -534,6 +534,9 @@ fn post_claim_is_told_of_each_change_and_nobody_waits_for_it() {
     assert_eq!(events[1]["after"], Value::Null);
 }
 
+/// An event, and who held the issue with which token before and after it.
+type Happened = (&'static str, &'static str, &'static str);
+
 #[test]
 fn post_claim_is_told_of_all_that_may_become_of_a_claim() {
     let forge = fenced(&[]);
@@ -549,7 +552,7 @@ fn post_claim_is_told_of_all_that_may_become_of_a_claim() {
     };
     let head = git(&repo(&forge), &["rev-parse", "main"]);
     let recover = format!("--session s2 --branch claim/1 --worktree /w --machine m --head {head}");
-    let steps: [(&dyn Fn(), &[(&str, &str, &str)]); 8] = [
+    let steps: [(&dyn Fn(), &[Happened]); 8] = [
         (&|| drop(bind(&alice)), &[("acquired", "", "alice 1")]),
         (
             &|| ask(&alice, "renew", "--ttl 600 --session s1"),
@@ -629,11 +632,18 @@ fn post_claim_is_told_of_all_that_may_become_of_a_claim() {
     }
 }
 
-/// Runs the hook as another forge's git would; whether the push may pass, and
-/// what was told.
-fn hook(forge: &Forge, kind: &str, environment: &[(&str, &str)], option: &str) -> (bool, String) {
+/// Runs a hook as another forge's git would, with a line of its stdin; whether
+/// it has nothing against it, and what was told.
+fn hook(
+    forge: &Forge,
+    kind_and_when: [&str; 2],
+    environment: &[(&str, &str)],
+    option: &str,
+    line: &str,
+) -> (bool, String) {
+    let [kind, when] = kind_and_when;
     let mut child = Command::new(programs::server())
-        .args(["hook", "--kind", kind, "pre-receive", "--config"])
+        .args(["hook", "--kind", kind, when, "--config"])
         .arg(forge.config())
         .current_dir(repo(forge))
         .env_clear()
@@ -647,25 +657,32 @@ fn hook(forge: &Forge, kind: &str, environment: &[(&str, &str)], option: &str) -
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let line = format!("{} {} refs/heads/claim/1\n", "0".repeat(40), "1".repeat(40));
-    std::io::Write::write_all(&mut child.stdin.take().unwrap(), line.as_bytes()).unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut stdin, line.as_bytes()).unwrap();
+    drop(stdin);
     let output = child.wait_with_output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
     (output.status.success(), told)
 }
+
+/// What no forge sets all at once.
+const EVERYTHING: [(&str, &str); 5] = [
+    ("GIT_CLAIM_PRINCIPAL", "alice"),
+    ("GL_USER", "ann"),
+    ("GITEA_PUSHER_NAME", "amy"),
+    ("GITEA_KEY_ID", "7"),
+    ("GITEA_REPO_ID", "12"),
+];
 
 #[test]
 fn each_kind_reads_its_own_forges_variables_alone() {
     let forge = fenced(&[]);
     let alice = worker(&forge, "alice");
     let option = bind(&alice);
-    let everything = [
-        ("GIT_CLAIM_PRINCIPAL", "alice"),
-        ("GL_USER", "ann"),
-        ("GITEA_PUSHER_NAME", "amy"),
-        ("GITEA_KEY_ID", "7"),
-        ("GITEA_REPO_ID", "12"),
-    ];
+    let line = format!("{} {} refs/heads/claim/1\n", "0".repeat(40), "1".repeat(40));
+    let hook = |kind: &str, environment: &[(&str, &str)]| {
+        hook(&forge, [kind, "pre-receive"], environment, &option, &line)
+    };
     // The claim as each forge would have made it.
     let held_by = |repo: &str, name: &str, profile: &str| {
         forge
@@ -682,10 +699,10 @@ fn each_kind_reads_its_own_forges_variables_alone() {
         ("forgejo", "12", "amy", "forgejo-key:7"),
     ] {
         held_by(repo, name, profile);
-        let (passes, told) = hook(&forge, kind, &everything, &option);
+        let (passes, told) = hook(kind, &EVERYTHING);
         assert!(passes, "{kind}: {told}");
         held_by(repo, name, "another key");
-        let (passes, told) = hook(&forge, kind, &everything, &option);
+        let (passes, told) = hook(kind, &EVERYTHING);
         assert!(
             !passes && told.contains(&format!("you push as {name} with {profile}")),
             "{told}"
@@ -693,24 +710,52 @@ fn each_kind_reads_its_own_forges_variables_alone() {
     }
     // A deploy key is not its owner.
     held_by("12", "deploy-key:5", "forgejo-key:7");
-    assert!(!hook(&forge, "forgejo", &everything, &option).0);
-    let deploy_key = [everything.as_slice(), &[("GITEA_DEPLOY_KEY_ID", "5")]].concat();
-    assert!(hook(&forge, "forgejo", &deploy_key, &option).0);
+    assert!(!hook("forgejo", &EVERYTHING).0);
+    let deploy_key = [EVERYTHING.as_slice(), &[("GITEA_DEPLOY_KEY_ID", "5")]].concat();
+    assert!(hook("forgejo", &deploy_key).0);
     // Nobody at all.
     held_by(REPO, "alice", "x");
     for (kind, environment) in [
-        ("openssh", &everything[..]),
+        ("openssh", &EVERYTHING[..]),
         ("openssh", &[]),
         (
             "gitolite",
             &[("GIT_CLAIM_PRINCIPAL", "alice"), ("GIT_CLAIM_KEY", "x")],
         ),
     ] {
-        let (passes, told) = hook(&forge, kind, environment, &option);
+        let (passes, told) = hook(kind, environment);
         assert!(
             !passes && told.contains("cannot tell who pushes"),
             "{kind}: {told}"
         );
+    }
+}
+
+#[test]
+fn behind_each_kind_a_merge_releases_the_claim() {
+    for (kind, repo_id, pusher) in [("gitolite", REPO, "ann"), ("forgejo", "12", "amy")] {
+        let forge = fenced(&[]);
+        let alice = worker(&forge, "alice");
+        let option = bind(&alice);
+        commit(&alice, "Work");
+        push(&alice, &["-o", &option, "origin", "HEAD:claim/1"]).success();
+        let connection = forge.ledger().connection();
+        connection
+            .execute("UPDATE leases SET repo = ?1", [repo_id])
+            .unwrap();
+        let tip = |name| git(&repo(&forge), &["rev-parse", name]);
+        let (old, new) = (tip("main"), tip("claim/1"));
+        git(&repo(&forge), &["update-ref", "refs/heads/main", &new]);
+        let line = format!("{old} {new} refs/heads/main\n");
+        let when = [kind, "post-receive"];
+        let (_, told) = hook(&forge, when, &EVERYTHING, "ci.skip", &line);
+        assert!(told.contains("alice's claim on issue ae1c"), "{told}");
+        let by: (String, String) = connection
+            .query_row("SELECT how, ended_by FROM tenures", [], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .unwrap();
+        assert_eq!((&*by.0, &*by.1), ("merged", pusher));
     }
 }
 

@@ -2,17 +2,19 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process};
 
 use crate::support::client::{Client, stderr, stdout};
-use crate::support::eventually;
 use crate::support::forge::{Forge, children};
 use crate::support::terminal::Terminal;
+use crate::support::{eventually, programs};
 
 /// `git claim run …` with words that are no test's to split. The process is
 /// the wrapper itself.
@@ -664,6 +666,45 @@ fn a_terminal_that_goes_away_ends_the_command_as_ever() {
     drop(terminal);
     eventually("the end", || traces.is_gone("command"));
     eventually("the release", || holders(&alice).is_empty());
+}
+
+/// The loop that the README shows, with work that closes its issue.
+#[test]
+fn the_readmes_loop_works_until_nothing_is_left() {
+    let readme = fs::read_to_string(programs::source().join("README.md")).unwrap();
+    let (_, rest) = readme.split_once("A worker is a loop:\n\n```sh\n").unwrap();
+    let (script, _) = rest.split_once("```").unwrap();
+    let forge = Forge::new();
+    let alice = forge.client("alice");
+    let work = alice.dir().join("work-on-it");
+    let text = "#!/bin/sh
+        set -e
+        name=refs/issues/$GIT_CLAIM_ISSUE
+        git fetch -q origin $name
+        tree=$(git rev-parse FETCH_HEAD^{tree})
+        closed=$(git commit-tree $tree -p FETCH_HEAD -m Close -m 'State: closed')
+        git push -q origin $closed:$name
+        echo $GIT_CLAIM_ISSUE >>done";
+    fs::write(&work, text).unwrap();
+    fs::set_permissions(&work, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = alice.person().std_command("sh", alice.dir());
+    command.args(["-c", script]).process_group(0);
+    let mut worker = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(worker.stderr.take().unwrap()).lines();
+    let is_nothing_left = |line: &str| line.contains("nothing left to take");
+    assert!(said.any(|line| is_nothing_left(&line.unwrap())));
+    kill_process_group(pid(worker.id()), Signal::KILL).unwrap();
+    worker.wait().unwrap();
+    let done = fs::read_to_string(alice.dir().join("done")).unwrap();
+    let mut done: Vec<&str> = done.lines().collect();
+    done.sort_unstable();
+    done.dedup();
+    assert_eq!(done.len(), 5);
+    assert!(holders(&alice).is_empty());
 }
 
 #[test]

@@ -74,15 +74,26 @@ fn a_server_that_takes_no_push_options_gets_none() {
 #[test]
 fn another_place_to_push_to_gets_no_push_option() {
     let forge = Forge::new();
-    take_push_options(&forge);
+    forge.set_up_fence();
     let main = fetched(&forge, "alice");
-    main.git(["remote", "add", "mirror", "ssh://other/x.git"])
+    let mirror = forge.dir().join("mirror.git");
+    git(forge.dir(), &["init", "-q", "--bare", "mirror.git"]);
+    main.git(["remote", "add", "mirror", mirror.to_str().unwrap()])
         .assert()
         .success();
     main.git(["config", "claim.remote", "origin"])
         .assert()
         .success();
-    assert_eq!(main.json(START, 0)["push_option_set"], false);
+    let started = main.json(START, 0);
+    assert_eq!(started["push_option_set"], false);
+    // The mirror takes no push options; the forge wants this one.
+    let bound = main.at(started["worktree"].as_str().unwrap());
+    commit(&bound, "work");
+    let push = |words: &[&str]| bound.git(["push", "-q"]).args(words).assert();
+    push(&["mirror", "HEAD"]).success();
+    push(&["origin", "HEAD"]).failure();
+    let option = started["push_option"].as_str().unwrap();
+    push(&["-o", option, "origin", "HEAD"]).success();
 }
 
 #[test]

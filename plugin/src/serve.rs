@@ -20,8 +20,8 @@ use crate::input::{BadInput, Lines, Next};
 use crate::server::{Asker, Failure, Server};
 use crate::watch::Watch;
 
-/// How long a client may ask for nothing, unless it watches.
-const IDLE: Duration = Duration::from_secs(600);
+/// How long a client may ask for nothing, unless it watches, in milliseconds.
+const IDLE_MS: i64 = 600_000;
 
 /// How often a watched repository is looked at by a client that is busy.
 const LOOK: Duration = Duration::from_millis(500);
@@ -39,7 +39,8 @@ pub fn run(server: &Server<'_>, repo: &RepoArg, asker: Asker<'_>) -> Result<Exit
     };
     let mut lines = Lines::of(server.host);
     let mut watch: Option<Watch> = None;
-    let mut heard = Instant::now();
+    // By the host's clock: nothing hangs on it but that one connects again.
+    let mut heard = server.host.now_ms();
     let mut looked = Instant::now();
     loop {
         let next = lines.next();
@@ -47,7 +48,7 @@ pub fn run(server: &Server<'_>, repo: &RepoArg, asker: Asker<'_>) -> Result<Exit
         let may_look = matches!(next, Ok(Next::NotYet)) || looked.elapsed() >= LOOK;
         match next {
             Ok(Next::Line(line)) => {
-                heard = Instant::now();
+                heard = server.host.now_ms();
                 let Ok(line) = wire::read(repo, &line) else {
                     return connection.end(&wire::NoObject.to_string());
                 };
@@ -65,7 +66,7 @@ pub fn run(server: &Server<'_>, repo: &RepoArg, asker: Asker<'_>) -> Result<Exit
                 if server.host.is_cancelled() {
                     return Err(Failure::Gone);
                 }
-                if watch.is_none() && heard.elapsed() > IDLE {
+                if watch.is_none() && server.host.now_ms() - heard > IDLE_MS {
                     return connection.end("the connection was idle for too long");
                 }
             }

@@ -125,6 +125,25 @@ fn a_line_that_is_no_object_or_too_long_ends_the_connection() {
     assert_eq!(list["leases"], json!([]));
 }
 
+#[test]
+fn who_asks_for_nothing_for_ten_minutes_is_left_unless_they_watch() {
+    let forge = Forge::new();
+    let ask = |line: &str| forge.sends(format!("{line}\n").as_bytes());
+    for (first, is_left) in [(r#"{"op":"list"}"#, true), (r#"{"op":"watch"}"#, false)] {
+        ask(first);
+        forge.waits_ms(599_000);
+        ask(r#"{"op":"list"}"#);
+        forge.waits_ms(599_000);
+        forge.waits_ms(2_000);
+        ask(r#"{"op":"list"}"#);
+        let said = forge.ask("ann", "serve r.git");
+        assert_eq!(said.exit, u8::from(is_left), "{first}: {said:?}");
+        assert_eq!(said.stdout.lines().count(), 3);
+        assert_eq!(said.stdout.contains("was idle for too long"), is_left);
+        forge.drop_input();
+    }
+}
+
 fn names(events: &[Value]) -> Vec<&str> {
     events
         .iter()

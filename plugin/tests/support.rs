@@ -49,9 +49,16 @@ struct TestHost {
     user: RefCell<String>,
     repos: Vec<(String, Option<PathBuf>)>,
     out: RefCell<[Vec<u8>; 2]>,
-    /// What the peer sends, piece by piece.
-    input: RefCell<VecDeque<Vec<u8>>>,
+    /// What the peer does, one thing after the other.
+    input: RefCell<VecDeque<Peer>>,
     events: RefCell<Vec<Value>>,
+}
+
+/// What the peer of a request does.
+enum Peer {
+    Sends(Vec<u8>),
+    /// Nothing for so many milliseconds.
+    Waits(i64),
 }
 
 impl<E: Engine> Forge<E> {
@@ -145,8 +152,14 @@ impl<E: Engine> Forge<E> {
 
     /// Lets the peer of the next request send this.
     pub fn sends(&self, bytes: &[u8]) {
-        let pieces = bytes.chunks(1_000).map(<[u8]>::to_vec);
+        let pieces = bytes.chunks(1_000);
+        let pieces = pieces.map(|piece| Peer::Sends(piece.to_vec()));
         self.host.input.borrow_mut().extend(pieces);
+    }
+
+    /// Lets it then do nothing for so long.
+    pub fn waits_ms(&self, ms: i64) {
+        self.host.input.borrow_mut().push_back(Peer::Waits(ms));
     }
 
     /// Throws away what the last request has not read.
@@ -329,7 +342,11 @@ impl Host for TestHost {
     fn read(&self, buffer: &mut [u8]) -> Result<Input, HostError> {
         match self.input.borrow_mut().pop_front() {
             None => Ok(Input::End),
-            Some(piece) => {
+            Some(Peer::Waits(ms)) => {
+                self.now_ms.set(self.now_ms.get() + ms);
+                Ok(Input::NotYet)
+            }
+            Some(Peer::Sends(piece)) => {
                 buffer[..piece.len()].copy_from_slice(&piece);
                 Ok(Input::Bytes(piece.len()))
             }

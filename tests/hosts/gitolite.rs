@@ -149,6 +149,70 @@ fn read_lists_write_claims_and_plus_ends_the_claims_of_others() {
 }
 
 #[test]
+fn a_push_meets_the_fence_behind_gitolites_own_rules() {
+    let Some(machine) = machine() else {
+        return;
+    };
+    machine
+        .run("git", "git-claim-server setup --kind gitolite acme/app")
+        .expect(0, "hooks/pre-receive: added");
+    machine.ok(
+        "bob",
+        "cd work; git commit -q --allow-empty -m begun; git push -q origin main
+         git fetch -q; git remote set-head origin main
+         git claim start 42 --ttl 1h
+         cd ../work.claims/42; git commit -q --allow-empty -m work; git push -q origin HEAD",
+    );
+    machine.ok(
+        "alice",
+        "cd work; git fetch -q; git reset -q --hard origin/main",
+    );
+    let move_branch = "cd work; git push origin +origin/main:claim/42";
+    machine
+        .run("alice", move_branch)
+        .expect(1, "bob holds it since");
+    // gitolite has made HEAD before there was any branch.
+    let check = "git-claim-server check --kind gitolite acme/app";
+    machine
+        .run("git", check)
+        .expect(1, "problem: HEAD names a branch that is not there");
+    machine.ok(
+        "git",
+        "git -C repositories/acme/app.git symbolic-ref HEAD refs/heads/main",
+    );
+    machine.ok("git", check);
+    // What the rules say comes on top of it.
+    machine
+        .run(
+            "carol",
+            "cd work; git fetch -q; git push origin origin/main:x",
+        )
+        .expect(128, "DENIED");
+    machine
+        .run(
+            "bob",
+            "cd work.claims/42; git push -q origin HEAD:y; git push origin --delete y",
+        )
+        .expect(1, "DENIED");
+    machine
+        .run(
+            "alice",
+            "cd work; git merge -q --ff-only origin/claim/42; git push origin main",
+        )
+        .expect(
+            0,
+            "bob's claim on issue 42 is released: branch 'claim/42' was merged",
+        );
+    machine
+        .run(
+            "bob",
+            "cd work.claims/42; git commit -q --allow-empty -m late; git push origin HEAD:x",
+        )
+        .expect(1, "is not yours any more: it was done");
+    machine.ok("alice", move_branch);
+}
+
+#[test]
 fn every_spelling_is_one_repository_and_a_missing_one_is_not_made() {
     let Some(machine) = machine() else {
         return;

@@ -85,6 +85,9 @@ impl Check {
             (Some(repo), Some(repos)) => self.repo(repos, repo),
             _ => None,
         };
+        if let Some(repo) = &found {
+            self.default_branch(repo);
+        }
         if let (Some(repo), Some(repos), true) = (&found, &repos, ledger_opens) {
             self.tracker(&settings, repos, repo);
         }
@@ -251,6 +254,35 @@ impl Check {
             ),
         }
         found
+    }
+
+    /// Without one nothing that is merged is known to be. A forge may have made
+    /// HEAD for a branch that nobody uses.
+    fn default_branch(&mut self, repo: &Repo) {
+        let is_missing = || -> Result<bool, git2::Error> {
+            let git = git2::Repository::open_bare(&repo.path)?;
+            let is_unborn = match git.head() {
+                Ok(_) => false,
+                Err(error) if error.code() == git2::ErrorCode::UnbornBranch => true,
+                Err(error) => return Err(error),
+            };
+            let has_others = git
+                .branches(Some(git2::BranchType::Local))?
+                .next()
+                .is_some();
+            Ok(is_unborn && has_others)
+        };
+        match is_missing() {
+            Ok(false) => {}
+            Ok(true) => self.problem(
+                "HEAD names a branch that is not there, so no merge releases a claim",
+                "there, `git symbolic-ref HEAD refs/heads/<branch>` names the right one",
+            ),
+            Err(error) => self.problem(
+                &format!("HEAD cannot be read: {}", error.message()),
+                "`git fsck` there says more",
+            ),
+        }
     }
 
     /// What the repository's own config says of access, if it can be read.
