@@ -30,7 +30,7 @@ DISTDIR ?= $(CARGO_TARGET_DIR)/dist
 DEBDIR ?= $(CARGO_TARGET_DIR)/debian
 DEBFLAGS ?=
 
-.PHONY: all test lint demo bench docs install uninstall deb dist publish-check
+.PHONY: all test torture lint demo bench docs install uninstall deb dist publish-check
 
 all:
 	$(CARGO) build --workspace --locked --release
@@ -38,6 +38,13 @@ all:
 # Installs what the tests need, builds, and runs every test.
 test:
 	tests/run.sh
+
+# The tests that torment the ledger, for so many operations: an hour or so.
+torture: export TORTURE_OPERATIONS ?= 1000000
+torture:
+	$(CARGO) build --workspace --locked
+	$(CARGO) test --locked -p git-claim-plugin --test plugin -- --nocapture torture:: power::
+	$(CARGO) test --locked -p git-claim --test e2e -- --nocapture torture::
 
 lint:
 	$(CARGO) fmt --all --check
