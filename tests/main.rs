@@ -20,6 +20,8 @@ mod check;
 #[cfg(test)]
 mod claim;
 #[cfg(test)]
+mod clock;
+#[cfg(test)]
 mod completion;
 #[cfg(test)]
 mod connection;
