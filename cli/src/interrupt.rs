@@ -61,6 +61,15 @@ impl Signals {
         ])
     }
 
+    /// Those that would end or stop whoever does not listen.
+    ///
+    /// # Errors
+    /// There are none to be had.
+    pub fn of_others() -> Result<Signals> {
+        let [interrupt, terminate, hangup] = STOPPING;
+        Signals::listen(&[interrupt, terminate, hangup, Number::QUIT, Number::TSTP])
+    }
+
     /// Listens to those that are not ignored: whoever called us with `nohup`
     /// means it, for us and for what we start.
     fn listen(numbers: &[Number]) -> Result<Signals> {

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io::{self, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::unix::net::UnixStream;
-use std::process::{Command, ExitCode};
+use std::process::{Child, Command, ExitCode};
 use std::time::Duration;
 
 use git_claim_api::exit::Exit;
@@ -21,11 +21,13 @@ use rustix::process::{
     set_child_subreaper, setsid, wait,
 };
 use rustix::time::Timespec;
+use tokio::runtime::Builder;
 
 use super::lease::Lease;
 use super::message::{Ended, Lines, Order, Report, line};
 use super::processes::{Family, MARK, Process};
 use crate::clock::Moment;
+use crate::interrupt::Signals;
 
 /// Our program is the watchdog where this is its first argument.
 pub const ARGUMENT: &str = "--watchdog";
@@ -69,9 +71,7 @@ fn watch(command: &[OsString]) -> io::Result<()> {
         .stdin(input)
         .stdout(output)
         .stderr(errors);
-    outside.thread_set_mask()?;
-    let started = command.spawn();
-    SigSet::all().thread_block()?;
+    let started = start(&mut command, &outside)?;
     // With it go our copies of the command's files.
     drop(command);
     let child = match started {
@@ -101,6 +101,19 @@ fn watch(command: &[OsString]) -> io::Result<()> {
         made_to: false,
     };
     watch.until_the_end()
+}
+
+/// Starts the command with the signals that the wrapper was started with. What
+/// the terminal sends to all of its foreground until the watchdog blocks them
+/// again is caught: it is the command's alone, to which no handler is passed on.
+fn start(command: &mut Command, outside: &SigSet) -> io::Result<io::Result<Child>> {
+    let runtime = Builder::new_current_thread().enable_io().build()?;
+    let _context = runtime.enter();
+    let _caught = Signals::of_others().map_err(|failure| io::Error::other(failure.message))?;
+    outside.thread_set_mask()?;
+    let started = command.spawn();
+    SigSet::all().thread_block()?;
+    Ok(started)
 }
 
 /// The command that is watched, and how things stand with it.
