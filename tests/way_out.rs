@@ -22,10 +22,9 @@ const KILL: &str = "\
 pids=; p=$PPID
 while [ \"$p\" -gt 1 ]; do
     pids=\"$p $pids\"
-    case $(cat /proc/$p/comm) in git-claim) break ;; esac
+    case $(cat /proc/$p/comm) in git-claim) kill -9 $pids; break ;; esac
     p=$(sed -n 's/^PPid:[^0-9]*//p' /proc/$p/status)
-done
-kill -9 $pids";
+done";
 
 /// The token that the server has for the issue now.
 fn token(client: &Client) -> Value {
