@@ -172,6 +172,9 @@ fn subcommands_options_remotes_and_holders_are_offered() {
             ],
         ),
         ("git-claim renew --ta", &[]),
+        ("git-claim run 42 --ke", &["--keep"]),
+        ("git-claim run --next --ke", &["--keep"]),
+        ("git-claim start 42 --worktr", &["--worktree"]),
         (
             "git-claims --",
             &[
@@ -208,6 +211,7 @@ fn subcommands_options_remotes_and_holders_are_offered() {
         "git-claim run --next ma",
         "git-claim run -t 5m 42 -- make -",
         "git-claim start 42 --worktree ../",
+        "git-claim start 42 --worktree=../",
     ] {
         let mut words = line.split(' ');
         let mut command = alice.command(words.next().unwrap());

@@ -75,29 +75,28 @@ fn candidates(program: Program, words: &[OsString]) -> Answer {
     if found.iter().any(offer::is_shells_own) {
         return Answer::ShellsOwn;
     }
-    if typed.is_past_subcommand {
+    // A subcommand is the first word that is no option.
+    if typed.is_escaped || !typed.plain.is_empty() {
         found.retain(|candidate| first_name(candidate).is_none());
     }
     // Nobody has to read all options who has not begun one.
-    let is_option = |candidate: &CompletionCandidate| {
-        candidate.get_id().is_some_and(|id| id.starts_with("arg::"))
-    };
-    if typed.current().is_empty() && !found.iter().all(is_option) {
+    let current = typed.current().to_string_lossy();
+    if current.is_empty() && !found.iter().all(is_option) {
         found.retain(|candidate| !is_option(candidate));
     }
     // One name of a subcommand is enough, and best its first one.
-    let names = found
-        .into_iter()
-        .map(|candidate| match first_name(&candidate) {
-            Some(name) if name.starts_with(&*typed.current().to_string_lossy()) => {
-                CompletionCandidate::new(name).help(candidate.get_help().cloned())
-            }
-            _ => candidate,
-        });
-    let mut found: Vec<CompletionCandidate> = names.collect();
+    for candidate in &mut found {
+        if let Some(name) = first_name(candidate).filter(|name| name.starts_with(&*current)) {
+            *candidate = CompletionCandidate::new(name).help(candidate.get_help().cloned());
+        }
+    }
     // bash puts them on the command line as they are.
     found.retain(|candidate| is_plain(candidate.get_value()));
     Answer::Ours(found)
+}
+
+fn is_option(candidate: &CompletionCandidate) -> bool {
+    candidate.get_id().is_some_and(|id| id.starts_with("arg::"))
 }
 
 /// The name of the subcommand that a candidate stands for, if it does.

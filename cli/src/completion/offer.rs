@@ -57,17 +57,20 @@ pub fn attach(definition: clap::Command, typed: &Typed) -> clap::Command {
                     .collect()
             }))
         }
-        Some(Offer::FreeOrCommand) if typed.next => arg.add(for_the_shell()),
+        Some(Offer::FreeOrCommand) if typed.next => arg.add(for_the_shell(typed)),
         Some(offer) => {
             let place = Arc::clone(&place);
             arg.add(ArgValueCompleter::new(move |current: &OsStr| {
-                let current = current.to_str().unwrap_or("\0");
-                let place = place.as_ref().as_ref();
-                place.map_or_else(Vec::new, |place| place.offer(offer, current))
+                // Who begins an option needs no look at the repository.
+                let current = current.to_str().filter(|text| !text.starts_with('-'));
+                match (current, current.and(place.as_ref().as_ref())) {
+                    (Some(current), Some(place)) => place.offer(offer, current),
+                    _ => Vec::new(),
+                }
             }))
         }
         None => match arg.get_value_hint() {
-            ValueHint::DirPath | ValueHint::CommandWithArguments => arg.add(for_the_shell()),
+            ValueHint::DirPath | ValueHint::CommandWithArguments => arg.add(for_the_shell(typed)),
             _ => arg,
         },
     };
@@ -78,9 +81,13 @@ pub fn attach(definition: clap::Command, typed: &Typed) -> clap::Command {
 
 const SHELLS_OWN: &str = "what the shell itself completes";
 
-fn for_the_shell() -> ArgValueCompleter {
-    let own = || CompletionCandidate::new("").id(Some(SHELLS_OWN.to_owned()));
-    ArgValueCompleter::new(move |_: &OsStr| vec![own()])
+fn for_the_shell(typed: &Typed) -> ArgValueCompleter {
+    let takes_options = !typed.is_escaped;
+    ArgValueCompleter::new(move |current: &OsStr| {
+        let is_option = takes_options && current.as_encoded_bytes().starts_with(b"-");
+        let own = || CompletionCandidate::new("").id(Some(SHELLS_OWN.to_owned()));
+        (!is_option).then(own).into_iter().collect()
+    })
 }
 
 /// Whether this stands for what the shell itself completes.

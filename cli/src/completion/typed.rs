@@ -20,8 +20,8 @@ pub struct Typed {
     pub evicts: bool,
     /// The words that are no option, a subcommand among them.
     pub plain: Vec<OsString>,
-    /// Whether a subcommand can come no more.
-    pub is_past_subcommand: bool,
+    /// Whether there was a `--`: what comes now is no option.
+    pub is_escaped: bool,
 }
 
 impl Typed {
@@ -44,7 +44,7 @@ impl Typed {
         while let Some(word) = words.next() {
             match word.to_str() {
                 Some("--") => {
-                    typed.is_past_subcommand = true;
+                    typed.is_escaped = true;
                     typed.words.push(word);
                     for word in words.by_ref() {
                         typed.plain.push(word.clone());
@@ -58,7 +58,6 @@ impl Typed {
                     typed.shorts(&definition, &text[1..], &mut words);
                 }
                 _ => {
-                    typed.is_past_subcommand = true;
                     typed.plain.push(word.clone());
                     typed.words.push(word);
                 }
@@ -199,12 +198,13 @@ mod tests {
         let typed = read(Program::Claim, "x --remote=up --session s1 --take-over ");
         assert_eq!(typed.remote.as_deref(), Some("up"));
         assert_eq!(typed.session.unwrap().as_str(), "s1");
-        assert!(typed.evicts && !typed.next && !typed.is_past_subcommand);
+        assert!(typed.evicts && !typed.next && typed.plain.is_empty());
         let typed = read(Program::Unclaim, "x --force -r up ");
         assert_eq!((typed.evicts, typed.remote.as_deref()), (true, Some("up")));
         // A value is no option.
         let typed = read(Program::Claim, "x -m --take-over --reason --next 42 ");
-        assert!(!typed.evicts && !typed.next && typed.is_past_subcommand);
+        assert!(!typed.evicts && !typed.next);
+        assert_eq!(typed.plain, ["42"]);
         assert!(read(Program::Claim, "x run --next ").next);
         assert!(!read(Program::Claim, "x run 42 -- --next ").next);
     }
