@@ -34,10 +34,19 @@ fn lists_at_a_terminal(client: &Client) {
     terminal.take_until("end");
 }
 
-/// The file with what a worktree has seen.
+/// The folder for what was seen in a worktree.
+fn folder(client: &Client) -> PathBuf {
+    let uid = rustix::process::geteuid().as_raw();
+    client.dir().join(format!(".git/claim-seen-{uid}"))
+}
+
+/// The only file in it.
 fn file(client: &Client) -> PathBuf {
-    let mut files = fs::read_dir(client.dir().join(".git/claim-seen")).unwrap();
-    files.next().unwrap().unwrap().path()
+    let files: Vec<_> = fs::read_dir(folder(client)).unwrap().collect();
+    let [Ok(file)] = &files[..] else {
+        panic!("{files:?}");
+    };
+    file.path()
 }
 
 const FREE: [&str; 5] = ["ae1c051b", "d9286661", "537daeba", "862b6f3d", "766dbfeb"];
@@ -227,7 +236,7 @@ fn what_is_kept_is_what_the_server_has_shown_to_this_user() {
     bob.ok("git claim 766d --note secret");
     let alice = forge.client("alice");
     alice.run("git claim ddf3").code(1);
-    assert!(!alice.dir().join(".git/claim-seen").exists());
+    assert!(!folder(&alice).exists());
     // A program asks for no more than it needs.
     alice.ok("git claim ae1c");
     alice.ok("git claims --json");
@@ -242,15 +251,17 @@ fn what_is_kept_is_what_the_server_has_shown_to_this_user() {
     alice.ok("git claims");
     assert_eq!(offered(&alice, "git-claim 7"), ["766dbfeb"]);
 
-    let mode = fs::metadata(file(&alice)).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    for (path, mode) in [(folder(&alice), 0o700), (file(&alice), 0o600)] {
+        let permissions = fs::metadata(path).unwrap().permissions();
+        assert_eq!(permissions.mode() & 0o777, mode);
+    }
     // Another server's issues are others.
     alice.ok("git remote set-url origin ssh://forge/acme/other.git");
     assert_eq!(offered(&alice, "git-claim 7"), Vec::<String>::new());
     // What nobody may see is not shown, and nothing of it kept.
     let eve = forge.client("eve");
     eve.run("git claims").code(1);
-    assert!(!eve.dir().join(".git/claim-seen").exists());
+    assert!(!folder(&eve).exists());
 }
 
 #[test]

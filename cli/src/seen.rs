@@ -1,5 +1,5 @@
 //! What the server has shown here of issues and claims, kept so that a shell can
-//! complete ids without asking anybody: `claim-seen/<remote>.<uid>.json` in the
+//! complete ids without asking anybody: `claim-seen-<uid>/<remote>.json` in the
 //! directory that all worktrees of a repository share.
 //!
 //! It is a memory and no more. Nothing but completions goes by it, each user of a
@@ -8,7 +8,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,11 +21,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::git::Git;
-use crate::hex::hex;
+use crate::hex::{hex, random};
 use crate::remote;
 use crate::token::file_name;
-
-const FOLDER: &str = "claim-seen";
 
 /// Of another version's file nothing is believed.
 const VERSION: u32 = 1;
@@ -104,9 +102,10 @@ impl Memory {
     /// The memory of what this user saw of `remote`.
     pub fn of(git: &Git, remote: &str) -> Memory {
         let url = remote::configured_url(&git.config, remote).unwrap_or_default();
-        let name = format!("{}.{}.json", file_name(remote), geteuid().as_raw());
+        let folder = format!("claim-seen-{}", geteuid().as_raw());
+        let name = file_name(remote) + ".json";
         Memory {
-            path: git.common_dir.join(FOLDER).join(name),
+            path: git.common_dir.join(folder).join(name),
             server: hex(&Sha256::digest(url)[..8]),
         }
     }
@@ -192,13 +191,13 @@ impl Memory {
 
     fn write(&self, content: &Content) -> io::Result<()> {
         if let Some(folder) = self.path.parent() {
-            fs::create_dir_all(folder)?;
+            let mut private = fs::DirBuilder::new();
+            private.recursive(true).mode(0o700).create(folder)?;
         }
-        let temporary = self.path.with_extension(std::process::id().to_string());
+        let temporary = self.path.with_extension(random::<8>()?);
         let mut file = fs::OpenOptions::new()
             .write(true)
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .mode(0o600)
             .open(&temporary)?;
         let text = serde_json::to_vec(content)?;
@@ -232,17 +231,19 @@ impl Content {
     }
 
     fn claim(&mut self, reply: &ClaimReply) {
+        if matches!(reply.status, Status::Refused | Status::None) {
+            return;
+        }
         let is_over = matches!(reply.status, Status::Released)
             || reply.state.is_some_and(|state| state != State::Live);
         let held = held(&reply.claim).filter(|_| !is_over);
-        let is_closed = reply.claim.issue_state.is_some();
-        if matches!(reply.status, Status::Refused | Status::None) {
-        } else if held.is_none() && is_closed {
+        if held.is_none() && reply.claim.issue_state.is_some() {
+            // Closed: nobody can claim it.
             self.issues
                 .retain(|seen| seen.issue.as_str() != reply.issue);
-        } else {
-            self.put(&reply.issue, reply.claim.title.as_deref(), held);
+            return;
         }
+        self.put(&reply.issue, reply.claim.title.as_deref(), held);
     }
 
     fn put(&mut self, issue: &str, title: Option<&str>, held: Option<Held>) {
