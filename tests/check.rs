@@ -305,3 +305,86 @@ fn the_servers_record_must_be_complete_too() {
         "{option}"
     );
 }
+
+#[test]
+fn an_older_servers_row_is_incomplete_field_by_field() {
+    let forge = Forge::new();
+    let (_, bound) = started(&forge, "alice");
+    // An old writer replaces the row: six columns, the rest NULL.
+    let replace = "REPLACE INTO leases (repo, issue_id, holder, token, acquired_at, expires_at)
+         SELECT repo, issue_id, holder, token, acquired_at, expires_at FROM leases";
+    forge.ledger().connection().execute_batch(replace).unwrap();
+    let lacks = json!([
+        "remote",
+        "branch_name",
+        "worktree_path",
+        "lock_provenance.source",
+        "lock_provenance.minted_by",
+        "lock_provenance.minted_at",
+        "lock_provenance.ledger_id",
+        "work_lease.lease_id",
+        "work_lease.claimant.profile",
+        "work_lease.task_session_id",
+        "work_lease.last_heartbeat_at",
+        "work_lease.lifecycle_version",
+    ]);
+    let reply = bound.json("git claim check", 1);
+    assert_eq!(reply["reason_code"], "incomplete_lock_contract");
+    assert_eq!(reply["missing"], lacks);
+    assert_eq!(
+        reply["message"],
+        "the server's record is incomplete: it lacks remote, branch_name, worktree_path, \
+         lock_provenance.source and 8 more"
+    );
+    // Without an end it is not one that has not yet run out.
+    forge
+        .ledger()
+        .connection()
+        .execute("UPDATE leases SET expires_at = NULL", [])
+        .unwrap();
+    let missing = bound.json("git claim check", 1)["missing"].clone();
+    assert!(
+        missing
+            .as_array()
+            .unwrap()
+            .contains(&json!("work_lease.expires_at"))
+    );
+    next(&bound);
+    bound.ok("git claim check");
+    // Nor is one whose end is past.
+    forge.ledger().connection().execute_batch(replace).unwrap();
+    forge.ledger().rewind(3 * 3_600);
+    assert_eq!(reason(&bound, 1), "expired");
+    next(&bound);
+    bound.ok("git claim check");
+}
+
+#[test]
+fn what_is_wrong_with_a_record_is_told_in_one_sentence() {
+    let forge = Forge::new();
+    let (_, bound) = started(&forge, "alice");
+    let sound = copy(&bound);
+    let told = |record: &[u8]| {
+        std::fs::write(copy_file(&bound), record).unwrap();
+        let reply = bound.json("git claim check", 1);
+        assert_eq!(reply["reason_code"], "incomplete_lock_contract");
+        reply["message"].as_str().unwrap().to_owned()
+    };
+    let other = with(&sound, "contract", Some(json!("git-claim/lock/2")));
+    assert_eq!(
+        told(other.to_string().as_bytes()),
+        "this worktree's record is incomplete: its contract is \"git-claim/lock/2\", \
+         not \"git-claim/lock/1\""
+    );
+    let older = with(&sound, "work_lease.lifecycle_version", None);
+    assert_eq!(
+        told(older.to_string().as_bytes()),
+        "this worktree's record is incomplete: it lacks work_lease.lifecycle_version"
+    );
+    for damage in ["", "{", "[]", "\0\0"] {
+        assert_eq!(
+            told(damage.as_bytes()),
+            "this worktree's record is damaged: nothing in it can be read"
+        );
+    }
+}

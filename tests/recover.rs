@@ -7,12 +7,15 @@ use std::process::Output;
 use serde_json::{Value, json};
 
 use crate::support::bound::{
-    branch, commit, copy, copy_file, fetched, git_dir, set_copy, sibling, started,
-    take_push_options, tip, tree, with,
+    branch, commit, copy, copy_file, fetched, get_through, git_dir, lead_out, set_copy, sibling,
+    started, take_push_options, tip, tree, with, write_hook,
 };
-use crate::support::client::Client;
+use crate::support::broken::{KILL, interrupted, ssh_command, with_ssh};
+use crate::support::client::{Client, stderr};
 use crate::support::forge::{Forge, git};
 use crate::support::issue;
+
+const START: &str = "git claim start ae1c051b --ttl 2h";
 
 fn line(head: &str) -> String {
     format!("git claim recover {} --expected-head {head}", issue::CRASH)
@@ -125,6 +128,22 @@ fn an_older_servers_row_is_upgraded() {
     );
     assert_eq!(tip(&bound, "HEAD"), head);
     bound.ok("git claim check");
+    // No session; no end.
+    for (column, path) in [
+        ("session", "work_lease.task_session_id"),
+        ("expires_at", "work_lease.expires_at"),
+    ] {
+        let sql = format!("UPDATE leases SET {column} = NULL");
+        forge.ledger().connection().execute(&sql, []).unwrap();
+        let done = recovered(&forge, &bound, &line(&head));
+        assert_eq!(done["recovery"], "upgraded");
+        assert_eq!(
+            done["lock"]["bootstrap_lock_recovery"]["missing_fields"],
+            json!([path])
+        );
+        assert_eq!(tip(&bound, "HEAD"), head);
+        bound.ok("git claim check");
+    }
 }
 
 #[test]
@@ -413,4 +432,164 @@ fn of_two_that_recover_at_once_one_wins() {
     }
     assert_eq!(tip(&bound, "HEAD"), head);
     assert!(git_dir(&bound).exists());
+}
+
+#[test]
+fn what_another_session_has_held_since_is_not_recovered() {
+    let forge = Forge::new();
+    let (main, bound, head) = worked(&forge);
+    let sound = copy(&bound);
+    // Whatever is left of the record here.
+    let damages: [&dyn Fn(); 3] = [
+        &|| set_copy(&bound, &sound),
+        &|| fs::write(copy_file(&bound), "{").unwrap(),
+        &|| fs::remove_file(git_dir(&bound).join("claim-session")).unwrap(),
+    ];
+    forge.ledger().rewind(3 * 3_600);
+    main.ok("git claim ae1c051b --ttl 1h");
+    let reply = refused(&forge, &bound, &line(&head));
+    assert_eq!(reply["refusal_code"], "already_canonical");
+    forge.ledger().rewind(3 * 3_600);
+    for damage in damages {
+        damage();
+        let reply = refused(&forge, &bound, &line(&head));
+        assert_eq!(reply["refusal_code"], "no_durable_lock");
+        assert_eq!(
+            reply["message"],
+            "recovery is refused: another session has held the issue since"
+        );
+    }
+    // It is free: the same worktree goes on with it, and the commits are kept.
+    get_through(&bound, "git claim check");
+    assert_eq!(copy(&bound)["work_lease"]["token"], 3);
+    assert_eq!(tip(&bound, "HEAD"), head);
+}
+
+#[test]
+fn a_branch_that_another_claim_is_bound_to_by_now_is_left_to_it() {
+    let forge = Forge::new();
+    let (_, bound, head) = worked(&forge);
+    forge.ledger().rewind(3 * 3_600);
+    let clone = fetched(&forge, "alice");
+    let name = branch(issue::CRASH);
+    clone.ok(&format!("git claim start 862b --branch {name}"));
+    let reply = refused(&forge, &bound, &line(&head));
+    assert_eq!(reply["refusal_code"], "binding_mismatch");
+    lead_out(&bound, &line(&head));
+    clone
+        .at(sibling(&clone, issue::RETITLED))
+        .ok("git claim check");
+}
+
+/// A claim whose worktree is gone, and the line that builds it anew.
+fn gone(forge: &Forge) -> (Client, Client, String) {
+    let (main, bound, head) = worked(forge);
+    fs::remove_dir_all(bound.dir()).unwrap();
+    let line = format!("{} --worktree {}", line(&head), bound.dir().display());
+    (main, bound, line)
+}
+
+#[test]
+fn a_worktree_that_cannot_be_built_is_undone_and_has_a_way_out() {
+    let forge = Forge::new();
+    let (main, bound, line) = gone(&forge);
+    let head = tip(&main, &branch(issue::CRASH));
+    // A hook that fails, and a place where nothing can be made.
+    let hook = git_dir(&main).join("hooks/post-checkout");
+    write_hook(&hook, "echo no >&2; exit 1");
+    let elsewhere = line.replace(bound.dir().to_str().unwrap(), "/proc/x");
+    for (line, told) in [
+        (&line, "the hook post-checkout failed: no"),
+        (&elsewhere, "/proc/x cannot be made: "),
+    ] {
+        let before = forge.ledger().dump();
+        let said = stderr(&main.run(line).code(1));
+        assert!(said.contains(told), "{said}");
+        assert!(!bound.dir().exists());
+        assert_eq!(tip(&main, &branch(issue::CRASH)), head);
+        assert_eq!(before, forge.ledger().dump());
+        let (_, next) = said.trim_end().split_once("hint: next: ").unwrap();
+        if told.starts_with("/proc") {
+            fs::remove_file(&hook).unwrap();
+        }
+        main.command("sh").args(["-c", next]).assert().success();
+        bound.ok("git claim check");
+        assert_eq!(tip(&bound, "HEAD"), head);
+        fs::remove_dir_all(bound.dir()).unwrap();
+    }
+}
+
+#[test]
+fn ctrl_c_undoes_what_recovery_has_made() {
+    let forge = Forge::new();
+    let (main, bound, line) = gone(&forge);
+    let head = tip(&main, &branch(issue::CRASH));
+    fs::create_dir(main.person().home().join("test")).unwrap();
+    // While git builds the worktree.
+    let hook = git_dir(&main).join("hooks/post-checkout");
+    let before = forge.ledger().dump();
+    write_hook(&hook, "rm \"$0\"; echo >\"$HOME/test/reached\"; sleep 1000");
+    let failed = interrupted(&main, ssh_command(&main, "", &line));
+    assert_eq!(failed["exit"], 130);
+    assert!(!bound.dir().exists());
+    assert_eq!(before, forge.ledger().dump());
+    // While the server's answer is on the way: what was done stays, and the
+    // next try goes on with it.
+    for answered in [false, true] {
+        let ask = if answered {
+            "ssh \"$@\" >/dev/null; "
+        } else {
+            ""
+        };
+        let script = format!("[ $n = 4 ] && {{ {ask}echo >\"$HOME/test/reached\"; sleep 1000; }}");
+        interrupted(&main, ssh_command(&main, &script, &line));
+        main.ok(&line);
+        bound.ok("git claim check");
+        assert_eq!(tip(&bound, "HEAD"), head);
+        fs::remove_dir_all(bound.dir()).unwrap();
+    }
+}
+
+#[test]
+fn killed_at_any_step_recovery_gets_through_when_typed_again() {
+    let forge = Forge::new();
+    let (main, bound, build) = gone(&forge);
+    let head = tip(&main, &branch(issue::CRASH));
+    // Its last connections: the recovery, and what is read back.
+    for (request, answered) in [(4, false), (4, true), (5, false)] {
+        let ask = if answered {
+            "ssh \"$@\" >/dev/null"
+        } else {
+            ":"
+        };
+        let script = format!("[ $n = {request} ] && {{ {ask}; {KILL}; }}");
+        let output = with_ssh(&main, &script, &build);
+        assert_eq!(output.status.code(), None, "{output:?}");
+        main.person().make_program("counted-ssh", "exec ssh \"$@\"");
+        get_through(&main, START);
+        bound.ok("git claim check");
+        assert_eq!(tip(&bound, "HEAD"), head);
+        fs::remove_dir_all(bound.dir()).unwrap();
+    }
+    // While git builds the worktree.
+    let hook = git_dir(&main).join("hooks/post-checkout");
+    write_hook(&hook, &format!("rm \"$0\"; {KILL}"));
+    let output = with_ssh(&main, "", &build);
+    assert_eq!(output.status.code(), None, "{output:?}");
+    get_through(&main, START);
+    bound.ok("git claim check");
+    // And where the worktree is there, and the claim has run out.
+    for (request, answered) in [(6, false), (6, true)] {
+        forge.ledger().rewind(3 * 3_600);
+        let ask = if answered {
+            "ssh \"$@\" >/dev/null"
+        } else {
+            ":"
+        };
+        let script = format!("[ $n = {request} ] && {{ {ask}; {KILL}; }}");
+        let output = with_ssh(&bound, &script, &line(&head));
+        assert_eq!(output.status.code(), None, "{output:?}");
+        get_through(&bound, "git claim check");
+        assert_eq!(tip(&bound, "HEAD"), head);
+    }
 }

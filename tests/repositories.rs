@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 
 use crate::support::bound::{
-    branch, copy, fetched, git_dir, sibling, started, take_push_options, tip,
+    branch, copy, fetched, get_through, git_dir, lead_out, sibling, started, take_push_options, tip,
 };
 use crate::support::client::Client;
 use crate::support::forge::{Forge, REPO, git, url};
@@ -57,6 +57,21 @@ fn a_bare_main_repository() {
     for folder in ["app.git", "other/.bare"] {
         let main = cloned(&forge, &["--bare"], folder);
         // A bare clone has no remote-tracking branches by itself.
+        let done = main.json(START, 0);
+        let first = main.at(done["worktree"].as_str().unwrap());
+        assert_eq!(tip(&first, "HEAD"), tip(&main, "main"));
+        first.ok("git unclaim");
+        main.git([
+            "worktree",
+            "remove",
+            "--force",
+            first.dir().to_str().unwrap(),
+        ])
+        .assert()
+        .success();
+        main.git(["branch", "-qD", &branch(issue::CRASH)])
+            .assert()
+            .success();
         main.git([
             "config",
             "remote.origin.fetch",
@@ -93,6 +108,57 @@ fn a_bare_main_repository() {
         bound.ok("git claim check");
         bound.ok("git unclaim");
     }
+}
+
+#[test]
+fn a_clone_that_does_not_fetch_the_default_branch() {
+    let forge = Forge::new();
+    let repo = forge.repos().join(REPO);
+    git(&repo, &["branch", "other"]);
+    for (options, folder) in [
+        (&["--single-branch", "--branch", "other"][..], "single"),
+        (&["--mirror"], "mirror"),
+    ] {
+        let main = cloned(&forge, options, folder);
+        get_through(&main, START);
+        let bound = main.at(sibling(&main, issue::CRASH));
+        assert_eq!(tip(&bound, "HEAD"), git(&repo, &["rev-parse", "main"]));
+        bound.ok("git unclaim");
+    }
+}
+
+#[test]
+fn line_breaks_in_paths() {
+    let forge = Forge::new();
+    let main = cloned(&forge, &[], "one\nline");
+    // A plain claim knows nothing of paths; a record is one line's.
+    main.ok("git claim ae1c051b --ttl 1h");
+    let typed = lead_out(&main, START);
+    assert_eq!(typed.len(), 2, "{typed:?}");
+    let bound = main.at(main
+        .person()
+        .home()
+        .join("one-line.claims")
+        .join(issue::CRASH));
+    bound.ok("git claim check");
+    bound.ok("git claim renew");
+    bound.ok("git unclaim");
+    // The present one can't be bound, and says so before anything is asked.
+    git(main.dir(), &["switch", "-qc", "fix"]);
+    let refused = main.json("git claim start 862b --here", 1);
+    assert_eq!(refused["reason_code"], "path_taken");
+    main.command("sh")
+        .args(["-c", refused["exact_next_action"].as_str().unwrap()])
+        .assert()
+        .success();
+}
+
+#[test]
+fn a_bare_repository_is_no_worktree_to_bind() {
+    let forge = Forge::new();
+    let main = cloned(&forge, &["--bare"], "app.git");
+    let typed = lead_out(&main, "git claim start ae1c051b --here");
+    assert_eq!(typed.len(), 2, "{typed:?}");
 }
 
 #[test]

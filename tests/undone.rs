@@ -2,10 +2,8 @@
 //! cause.
 
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
 use crate::support::before::Before;
@@ -13,6 +11,7 @@ use crate::support::bound::{
     branch, copy, fetched, git_dir, is_free, lead_out, next, reason, sibling, take_push_options,
     tree, write_hook,
 };
+use crate::support::broken::{interrupted, ssh_command, with_ssh};
 use crate::support::client::Client;
 use crate::support::forge::{Forge, git};
 use crate::support::{issue, programs};
@@ -245,23 +244,6 @@ fn a_record_that_comes_back_incomplete_is_refused() {
     is_free(&main);
 }
 
-/// Starts a command, waits until it has reached a point, and types Ctrl-C: the
-/// signal hits it and all that it has started.
-fn interrupted(main: &Client, mut command: Command) -> Value {
-    let reached = main.person().home().join("test/reached");
-    let mut child = command.process_group(0).spawn().unwrap();
-    while !reached.exists() {
-        assert!(child.try_wait().unwrap().is_none(), "it is over");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    let group = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    kill_process_group(group, Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
-    fs::remove_file(&reached).unwrap();
-    assert_eq!(output.status.code(), Some(130), "{output:?}");
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
 #[test]
 fn ctrl_c_leaves_nothing() {
     // At each call to the server: before the acquire, while its answer is on
@@ -369,39 +351,4 @@ fn of_many_starts_one_wins_and_the_others_leave_nothing() {
         assert!(!git_dir(client).join("worktrees").exists());
     }
     assert_eq!(winners, 1);
-}
-
-/// A command line with `--json` over an ssh that runs `script` first, in which
-/// `$n` is the number of the connection.
-fn ssh_command(client: &Client, script: &str, line: &str) -> Command {
-    let home = client.person().home();
-    fs::create_dir_all(home.join("test")).unwrap();
-    let _ = fs::remove_file(home.join("test/count"));
-    client.person().make_program(
-        "counted-ssh",
-        &format!(
-            "n=$(($(cat \"$HOME/test/count\" 2>/dev/null || echo 0) + 1))\n\
-             echo $n >\"$HOME/test/count\"\n{script}\nexec ssh \"$@\""
-        ),
-    );
-    // git would not wait for ours where Ctrl-C ends it.
-    let words = line.strip_prefix("git claim ").unwrap();
-    let mut command = client.person().std_command("git-claim", client.dir());
-    command
-        .args(words.split_whitespace())
-        .arg("--json")
-        .env("GIT_SSH_COMMAND", home.join("bin/counted-ssh"))
-        .env("GIT_SSH_VARIANT", "ssh")
-        // Who is turned away tries again until then.
-        .env("GIT_CONFIG_COUNT", "1")
-        .env("GIT_CONFIG_KEY_0", "claim.timeout")
-        .env("GIT_CONFIG_VALUE_0", "10s")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
-
-fn with_ssh(client: &Client, script: &str, line: &str) -> Output {
-    ssh_command(client, script, line).output().unwrap()
 }

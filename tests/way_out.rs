@@ -11,20 +11,12 @@ use crate::support::bound::{
     branch, commit, copy, copy_file, fetched, get_through, git_dir, lead_out, reason, set_copy,
     sibling, started, tip, with, write_hook,
 };
+use crate::support::broken::KILL;
 use crate::support::client::Client;
 use crate::support::forge::{Forge, git};
 use crate::support::issue;
 
 const START: &str = "git claim start ae1c051b --ttl 2h";
-
-/// Kills the `git claim` that a script runs below, and what it has started.
-const KILL: &str = "\
-pids=; p=$PPID
-while [ \"$p\" -gt 1 ]; do
-    pids=\"$p $pids\"
-    case $(cat /proc/$p/comm) in git-claim) kill -9 $pids; break ;; esac
-    p=$(sed -n 's/^PPid:[^0-9]*//p' /proc/$p/status)
-done";
 
 /// The token that the server has for the issue now.
 fn token(client: &Client) -> Value {

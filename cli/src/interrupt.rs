@@ -4,10 +4,12 @@
 use std::fs::{self, File};
 use std::future::{Future, poll_fn};
 use std::task::Poll;
+use std::time::Duration;
 
 use rustix::process::{Signal as Number, getpgrp};
 use rustix::termios::tcgetpgrp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::timeout;
 
 use crate::error::{Failure, Kind, Result};
 
@@ -22,6 +24,9 @@ pub fn asks_to_stop(number: i32) -> bool {
     STOPPING.iter().any(|signal| signal.as_raw() == number)
 }
 
+/// A signal that was there before something ended is heard of within this time.
+const ECHO: Duration = Duration::from_millis(10);
+
 /// Runs `work` until it is done or a signal asks to stop; `work` is dropped
 /// then.
 pub async fn or_stop<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
@@ -29,7 +34,17 @@ pub async fn or_stop<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let number = tokio::select! {
         // A command may know better what a signal means.
         biased;
-        done = work => return done,
+        done = work => match done {
+            Err(failure) if failure.kind == Kind::Unsure => {
+                // Ctrl-C hits the connection's own program as well as us, and it
+                // may be the first to end.
+                match timeout(ECHO, signals.any()).await {
+                    Ok(number) => number,
+                    Err(_) => return Err(failure),
+                }
+            }
+            done => return done,
+        },
         number = signals.any() => number,
     };
     Err(Failure {

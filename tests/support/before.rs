@@ -33,8 +33,12 @@ impl Before {
 
     pub fn is_as_it_was(&self) {
         let now = Before::files(&self.client);
-        let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
-        assert_eq!(names(&now), names(&self.home));
+        let only_in = |these: &BTreeMap<PathBuf, Vec<u8>>, those: &BTreeMap<PathBuf, Vec<u8>>| {
+            let paths = these.keys().filter(|path| !those.contains_key(*path));
+            paths.cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(only_in(&self.home, &now), Vec::<PathBuf>::new(), "are gone");
+        assert_eq!(only_in(&now, &self.home), Vec::<PathBuf>::new(), "are new");
         for (path, content) in &self.home {
             assert!(now[path] == *content, "{} has changed", path.display());
         }

@@ -3,6 +3,7 @@
 
 pub mod before;
 pub mod bound;
+pub mod broken;
 pub mod client;
 pub mod clock;
 pub mod forge;

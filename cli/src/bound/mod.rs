@@ -18,6 +18,7 @@ pub mod recovery;
 pub mod refusal;
 pub mod refused;
 pub mod repository;
+pub mod site;
 pub mod survey;
 
 use git_claim_api::ids::{Branch, Text};

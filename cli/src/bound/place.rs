@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use git_claim_api::text::escape;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -27,10 +28,17 @@ pub struct Place {
 /// Why a folder cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum NoPlace {
-    #[error("another `git claim` is at work in {0}")]
-    Busy(String),
-    #[error("{path} cannot be made: {error}")]
-    Unmade { path: String, error: std::io::Error },
+    #[error("another `git claim` is at work in {}", shown(.0))]
+    Busy(PathBuf),
+    #[error("{} cannot be made: {error}", shown(path))]
+    Unmade {
+        path: PathBuf,
+        error: std::io::Error,
+    },
+}
+
+fn shown(path: &Path) -> String {
+    escape(&path.to_string_lossy())
 }
 
 impl Place {
@@ -39,9 +47,8 @@ impl Place {
     /// # Errors
     /// It cannot be made, or somebody else is at work in it.
     pub fn take(path: &Path, journal: &mut Journal) -> Result<Place, NoPlace> {
-        let shown = || git_claim_api::text::escape(&path.to_string_lossy());
         let is_ours = journal.make_folder(path).map_err(|error| NoPlace::Unmade {
-            path: shown(),
+            path: path.to_owned(),
             error,
         })?;
         let place = |lock| Place {
@@ -54,7 +61,7 @@ impl Place {
             return Ok(place(None));
         };
         match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => Err(NoPlace::Busy(shown())),
+            Err(Errno::WOULDBLOCK) => Err(NoPlace::Busy(path.to_owned())),
             _ => Ok(place(Some(folder))),
         }
     }

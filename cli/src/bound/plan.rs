@@ -6,8 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use git_claim_api::ids::{Branch, IssueId, Oid, Ttl};
-use git_claim_api::text::{escape, is_unsafe};
-use rustix::fs::{Access, access};
+use git_claim_api::text::escape;
 use tokio::time::timeout;
 
 use super::copy::Copies;
@@ -15,6 +14,7 @@ use super::path_text;
 use super::quote::quote;
 use super::refusal::{Reason, Refusal};
 use super::repository::{Head, Repository, Worktree, is_absent, same};
+use super::site::{self, free_path, is_taken};
 use crate::error::Failure;
 
 /// What was asked for.
@@ -214,7 +214,8 @@ impl Ground<'_> {
             Some(path) => self.absolute(path)?,
             None => match on_branch.filter(|worktree| self.is_bound_in(worktree)) {
                 Some(worktree) => worktree.path.clone(),
-                None => self.sibling()?,
+                None => site::usual(self.repository, self.issue)
+                    .map_err(|error| self.not_read(error))?,
             },
         };
         match worktrees
@@ -267,7 +268,7 @@ impl Ground<'_> {
                 failure.message,
                 self.with(|wish| {
                     wish.here = false;
-                    wish.worktree = self.another_place(path);
+                    wish.worktree = site::another(self.repository, self.issue, path);
                 }),
             )),
         }
@@ -402,22 +403,6 @@ impl Ground<'_> {
         }
     }
 
-    /// `<folder>.claims/<issue>` beside the repository's own folder.
-    fn sibling(&self) -> Planned<PathBuf> {
-        let main = self.repository.main_folder();
-        let mut main = main.map_err(|error| self.not_read(error))?;
-        // `app/.bare` and `app/.git` are called `app`.
-        let is_hidden = |path: &Path| {
-            path.file_name()
-                .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
-        };
-        while is_hidden(&main) && main.pop() {}
-        let name = main.file_name().unwrap_or_default().to_string_lossy();
-        let name = name.strip_suffix(".git").unwrap_or(&name);
-        let folder = main.with_file_name(format!("{name}.claims"));
-        Ok(folder.join(self.issue.as_str()))
-    }
-
     /// `path` from the root, links undone as far as it is there.
     fn absolute(&self, path: &Path) -> Planned<PathBuf> {
         let bad = |why: String| {
@@ -539,40 +524,13 @@ impl Ground<'_> {
     fn elsewhere(&self, path: &Path, branch: &Branch) -> String {
         self.with(|wish| {
             wish.branch = Some(branch.clone());
-            wish.worktree = self.another_place(path);
+            wish.worktree = site::another(self.repository, self.issue, path);
         })
     }
 
     /// The same in another place than `path`, in which nothing can be made.
     pub fn in_another_place(&self, path: &Path) -> String {
-        self.with(|wish| wish.worktree = self.another_place(path))
-    }
-
-    /// A folder for the worktree that is free, and not `path`; `None`: where it
-    /// is made without being told.
-    fn another_place(&self, path: &Path) -> Option<PathBuf> {
-        let usual = self.sibling().ok();
-        if let Some(usual) = usual.as_ref().filter(|usual| *usual != path)
-            && !is_taken(usual)
-            && can_be_made(usual)
-        {
-            return None;
-        }
-        // Beside it, below the person's own folder, in a folder of another name.
-        let folder = usual.as_deref().and_then(Path::parent);
-        let home = folder.and_then(|folder| {
-            let home = PathBuf::from(std::env::var_os("HOME")?);
-            let name = folder.file_name()?.to_string_lossy();
-            Some(home.join(name.replace(|c| is_unsafe(c) || c == char::REPLACEMENT_CHARACTER, "-")))
-        });
-        folder
-            .map(Path::to_owned)
-            .into_iter()
-            .chain(home)
-            .chain(folder.map(free_path))
-            .map(|folder| free_path(&folder.join(self.issue.as_str())))
-            .find(|place| place != path && can_be_made(place))
-            .or(usual)
+        self.with(|wish| wish.worktree = site::another(self.repository, self.issue, path))
     }
 
     fn again(&self) -> String {
@@ -622,33 +580,6 @@ pub fn unlock(worktree: &Worktree) -> Option<String> {
 pub fn there(worktree: &Path, line: &str) -> String {
     let path = quote(&worktree.to_string_lossy());
     format!("git -C {path}{}", line.strip_prefix("git").unwrap_or(line))
-}
-
-/// `path` itself if a worktree can be made there, else one beside it.
-pub fn free_path(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    std::iter::once(path.to_owned())
-        .chain((2..).map(|n| path.with_file_name(format!("{name}-{n}"))))
-        .find(|path| !is_taken(path))
-        .unwrap_or_default()
-}
-
-/// Whether `path` can be recorded, and the folder that it would be made in lets
-/// us.
-fn can_be_made(path: &Path) -> bool {
-    path_text(path).is_ok()
-        && path
-            .ancestors()
-            .find(|above| !is_absent(above))
-            .is_some_and(|above| above.is_dir() && access(above, Access::WRITE_OK).is_ok())
-}
-
-/// Whether something is at `path` that no worktree could be made in.
-pub fn is_taken(path: &Path) -> bool {
-    match std::fs::read_dir(path) {
-        Ok(mut entries) => entries.next().is_some(),
-        Err(_) => !is_absent(path),
-    }
 }
 
 fn shown(path: &Path) -> String {

@@ -12,10 +12,11 @@ use serde_json::Value;
 use super::binding;
 use super::copy::Copies;
 use super::place::{Fate, fate};
-use super::plan::{free_path, is_taken, is_unregistered, there, unlock};
+use super::plan::{is_unregistered, there, unlock};
 use super::quote::quote;
 use super::refused::Refused;
 use super::repository::{Head, Repository, Worktree, same};
+use super::site::{self, free_path, is_taken};
 use super::survey::{self, Survey, bound_worktree, branch_of, full, worktree_of};
 use crate::client::Client;
 use crate::error::{Failure, Result};
@@ -350,6 +351,15 @@ impl Looked {
         }
     }
 
+    /// The command line that asks for the same in another place than `path`, in
+    /// which nothing can be made.
+    pub fn in_another_place(&self, path: &Path) -> String {
+        let (repository, issue) = (&self.present, &self.wanted.issue);
+        let place =
+            site::another(repository, issue, path).or_else(|| site::usual(repository, issue).ok());
+        self.wanted.command_in(place.as_deref().unwrap_or(path))
+    }
+
     /// What the server has refused. It does not know what can be seen here.
     pub fn refused_by_server(&self, reply: &ClaimReply) -> Refused {
         let id = &self.wanted.issue;
@@ -360,7 +370,8 @@ impl Looked {
             RefusalCode::ForeignClaimant if is_free => format!("git claim start {id}"),
             // The branch is the recorded one, so another claim has it now.
             RefusalCode::BindingMismatch if self.branch.is_some() => {
-                format!("git claim start {id}")
+                let refused = refused.because("another claim is bound to the branch");
+                return refused.next(format!("git claim start {id}"));
             }
             _ => return refused,
         };

@@ -13,10 +13,11 @@ use serde_json::Value;
 
 use super::copy::Copies;
 use super::place::{Fate, acts_as, fate};
-use super::plan::{free_path, is_unregistered, there, unlock};
+use super::plan::{is_unregistered, there, unlock};
 use super::quote::quote;
 use super::refusal::{Reason, Refusal};
 use super::repository::{Head, Repository, Worktree, same};
+use super::site::free_path;
 use crate::client::Client;
 use crate::error::{Failure, Kind, Result};
 use crate::output::Output;

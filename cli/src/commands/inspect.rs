@@ -4,6 +4,7 @@
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::IssueId;
 use git_claim_api::lock::{self, Reading};
+use git_claim_api::reply::State;
 use git_claim_api::text::escape;
 use serde_json::{Value, json};
 
@@ -35,7 +36,13 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         None => bound_issue(&present, client)?,
     };
     let mut survey = Survey::take(client, present.clone(), issue, output).await?;
+    // A plain claim of this very worktree is not the one that a record elsewhere
+    // was made of.
+    let is_plain_here = survey.server.as_ref().is_ok_and(|shown| {
+        shown.state == Some(State::Live) && shown.claim.mine && shown.claim.branch.is_none()
+    });
     if survey.copy.is_none()
+        && !is_plain_here
         && let Some(bound) = bound_worktree(&present, client.remote(), &survey.issue)?
     {
         survey = Survey::take(client, bound, survey.issue.clone(), output).await?;

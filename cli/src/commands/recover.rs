@@ -113,13 +113,15 @@ async fn steps(
     let next = addressed(&looked.wanted.command(), client.address());
     let worktree = prepare(&looked, &session, made).await;
     let worktree = worktree.map_err(|error| {
-        let next = match error.is::<HookFailed>() {
-            true => without_hooks(&next),
-            false => next.clone(),
-        };
-        let failure = match error.downcast_ref::<NoPlace>() {
-            Some(NoPlace::Busy(_)) => Failure::not_now(error.to_string()),
-            _ => Failure::from(error),
+        let (failure, next) = match error.downcast_ref::<NoPlace>() {
+            Some(NoPlace::Busy(_)) => (Failure::not_now(error.to_string()), next.clone()),
+            Some(NoPlace::Unmade { path, .. }) => {
+                let next = looked.in_another_place(path);
+                let next = addressed(&next, client.address());
+                (Failure::error(error.to_string()), next)
+            }
+            None if error.is::<HookFailed>() => (Failure::from(error), without_hooks(&next)),
+            None => (Failure::from(error), next.clone()),
         };
         failure.hint(format!("next: {}", escape(&next)))
     })?;
