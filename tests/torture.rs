@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ use crate::linear::client::{Backlog, Random, Walker};
 use crate::linear::{self, Operation, ask};
 use crate::support::client::{Client, Person, stdout};
 use crate::support::clock::Clock;
-use crate::support::forge::{Forge, REPO, children, url};
+use crate::support::forge::{Forge, REPO, url};
 use crate::support::{issue, programs};
 
 const CLIENTS: usize = 32;
@@ -189,7 +189,7 @@ impl Tormented<'_> {
 
     /// As a person does it. What isn't an answer of the server's is none.
     fn types(&self, words: &[String]) -> Option<Answer> {
-        let child = self
+        let mut child = self
             .worktree
             .person()
             .std_command("git", self.worktree.dir())
@@ -201,17 +201,17 @@ impl Tormented<'_> {
             .unwrap();
         let pid = child.id();
         self.run.clients.lock().unwrap().push(pid);
-        let output = child.wait_with_output().unwrap();
+        let mut out = String::new();
+        let read = child.stdout.take().unwrap().read_to_string(&mut out);
+        // While it is listed, no other process can have its number.
         self.run
             .clients
             .lock()
             .unwrap()
             .retain(|other| *other != pid);
-        let exit = output
-            .status
-            .code()
-            .filter(|exit| matches!(exit, 0 | 1 | 4))?;
-        let out = String::from_utf8(output.stdout).unwrap();
+        let status = child.wait().unwrap();
+        read.unwrap();
+        let exit = status.code().filter(|exit| matches!(exit, 0 | 1 | 4))?;
         Some(Answer::read(u8::try_from(exit).unwrap(), &out))
     }
 }
@@ -278,7 +278,7 @@ fn torment(run: &Run<'_>, forge: &Forge, clock: &Clock, enough: u64) -> Borne {
         } else if random.one_in(4) {
             random.pick(servers(forge).into_iter())
         } else {
-            random.pick(descendants(forge.sshd()).into_iter())
+            random.pick(forge.servers().into_iter())
         };
         match (random.below(30), pid) {
             (0..20, Some(pid)) => {
@@ -320,7 +320,7 @@ fn signal(pid: u32, signal: Signal) {
 /// The processes at the forge's side: what sshd has started, and servers whose
 /// session is gone already.
 fn servers(forge: &Forge) -> Vec<u32> {
-    let mut all = descendants(forge.sshd());
+    let mut all = forge.servers();
     let config = forge.config();
     let config = config.to_str().unwrap();
     let processes = fs::read_dir("/proc").unwrap().map_while(Result::ok);
@@ -333,13 +333,6 @@ fn servers(forge: &Forge) -> Vec<u32> {
     all.sort_unstable();
     all.dedup();
     all
-}
-
-fn descendants(pid: u32) -> Vec<u32> {
-    let children = children(pid);
-    let below = children.iter().flat_map(|child| descendants(*child));
-    let below: Vec<u32> = below.collect();
-    [children, below].concat()
 }
 
 /// Ends whoever still works on a request that its client has given up.

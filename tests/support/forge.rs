@@ -223,11 +223,6 @@ impl Forge {
         self.sshd.as_ref().expect("sshd runs").lines()
     }
 
-    /// The process of sshd that listens.
-    pub fn sshd(&self) -> u32 {
-        self.sshd.as_ref().expect("sshd runs").process.id()
-    }
-
     /// How often somebody has logged in.
     pub fn logins(&self) -> usize {
         self.log()
