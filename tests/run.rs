@@ -257,7 +257,8 @@ fn its_own_outcomes_are_above_100() {
         ("git claim run ddf3587 -- touch ran", 101, "closed"),
         ("git claim run 0123456 -- touch ran", 101, "0123456"),
         ("git claim run ae1c051", 102, "no command"),
-        ("git claim run --next", 102, "required"),
+        ("git claim run --next", 102, "no command to run\nhint: "),
+        ("git claim run", 102, "no command to run\nhint: "),
         ("git claim run a..b -- touch ran", 102, "a..b"),
     ] {
         let assert = bob.run(line).code(expected).stdout("");

@@ -284,7 +284,7 @@ pub fn parse(program: Program, words: &[OsString]) -> Result<Invocation, Refused
     read(program, &mut definition, words).map_err(|error| {
         let subcommand = subcommand.as_deref();
         let is_help = error.kind() == clap::error::ErrorKind::DisplayHelp;
-        let why = match explained(program, error) {
+        let why = match explained(program, subcommand, error) {
             Why::Shown(text) if is_help && wants_manual => {
                 Why::Manual(manual::page(program, subcommand), text)
             }
@@ -344,7 +344,7 @@ fn read(
 }
 
 /// clap's error in the form of all errors, with nothing unsafe in it.
-fn explained(program: Program, error: clap::Error) -> Why {
+fn explained(program: Program, subcommand: Option<&str>, error: clap::Error) -> Why {
     use clap::error::ErrorKind;
     if !error.use_stderr() {
         return Why::Shown(error);
@@ -376,7 +376,10 @@ fn explained(program: Program, error: clap::Error) -> Why {
         && program == Program::Claim
         && message.contains("<ID");
     if shell_ate_it {
-        failure = failure.hint(NUMBER_SIGN);
+        failure = match subcommand {
+            Some(word_order::RUN) => Failure::usage("there is no command to run").hint(NO_COMMAND),
+            _ => failure.hint(NUMBER_SIGN),
+        };
     }
     Why::Wrong(failure, (!rest.is_empty()).then(|| rest.join("\n")))
 }
@@ -430,6 +433,9 @@ fn one_id(word: &str) -> Failure {
 
 /// Why an id that was typed may be missing.
 pub const NUMBER_SIGN: &str = "a shell takes #43 for a comment: write 43 or '#43'; `git claim --next` takes the first open issue";
+
+/// How a command is run, where none was named.
+const NO_COMMAND: &str = "`git claim run 43 -- make test` runs one, `git claim run --next -- make test` on the first open issue; a shell takes #43 for a comment";
 
 #[cfg(test)]
 mod tests {

@@ -83,8 +83,10 @@ impl Args {
         let id = issue_id(&id).map_err(|why| Failure::usage(why.to_string()))?;
         if self.rest.is_empty() {
             return Err(
-                Failure::usage(format!("there is no command to run on {id}"))
-                    .hint(format!("`git claim run {id} -- make test` runs one")),
+                Failure::usage(format!("there is no command to run on issue {id}")).hint(format!(
+                    "`git claim run {id} -- make test` runs one; \
+                     `git claim run --next -- {id}` runs {id} on the first open issue"
+                )),
             );
         }
         Ok((Some(id), self.rest))
