@@ -5,24 +5,12 @@
 use std::fs;
 use std::io::Read;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::client::{Client, stderr};
+use crate::support::eventually;
 use crate::support::forge::{Calls, Forge, REPO, children, url};
-
-/// Waits for what must happen; how soon is not the test's business.
-fn eventually(what: &str, happened: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !happened() {
-        assert!(
-            began.elapsed() < Duration::from_secs(60),
-            "{what} did not happen"
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
 
 /// Tests several cases at once: they wait more than they work.
 fn for_each<Case: Send>(cases: impl IntoIterator<Item = Case>, test: impl Fn(Case) + Sync) {

@@ -1,7 +1,7 @@
 //! What the plugin asks of the program that loaded it, as safe Rust: which
 //! repository is meant, who may do what there, and where output goes.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use git_claim_api::access::Access;
@@ -51,6 +51,23 @@ pub struct Unreadable;
 pub enum Stream {
     Stdout,
     Stderr,
+}
+
+impl Stream {
+    /// Writes all of `data` to the program's own.
+    ///
+    /// # Errors
+    /// The reader has gone.
+    pub fn write(self, data: &[u8]) -> io::Result<()> {
+        match self {
+            Stream::Stdout => {
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(data)?;
+                stdout.flush()
+            }
+            Stream::Stderr => io::stderr().lock().write_all(data),
+        }
+    }
 }
 
 /// Where what a request reads comes from.

@@ -2,7 +2,7 @@
 //! hand the command over, pass the exit code on.
 
 use std::cell::Cell;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::IpAddr;
 
 use git_claim_api::REQUEST_DEADLINE_MS;
@@ -185,13 +185,6 @@ impl Output for Answer<'_> {
             }
             self.begun.set(true);
         }
-        match stream {
-            Stream::Stdout => {
-                let mut stdout = io::stdout().lock();
-                stdout.write_all(data)?;
-                stdout.flush()
-            }
-            Stream::Stderr => io::stderr().lock().write_all(data),
-        }
+        stream.write(data)
     }
 }

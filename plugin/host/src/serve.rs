@@ -5,7 +5,7 @@
 //! writes again. As for a single request, only this can be held up by a file
 //! that a stopped process has locked, and then the connection ends.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -74,14 +74,7 @@ impl Output for Line {
     fn write(&self, stream: Stream, data: &[u8]) -> io::Result<()> {
         // A client that does not read its replies keeps only itself waiting.
         let _rest = self.work.rest();
-        match stream {
-            Stream::Stdout => {
-                let mut stdout = io::stdout().lock();
-                stdout.write_all(data)?;
-                stdout.flush()
-            }
-            Stream::Stderr => io::stderr().lock().write_all(data),
-        }
+        stream.write(data)
     }
 }
 

@@ -1,6 +1,7 @@
 //! From one ledger to another: `backup` and `migrate`.
 
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -15,27 +16,43 @@ use super::{EtcdLedger, Ledger, LedgerError, SqliteLedger, When, sqlite};
 /// # Errors
 /// Also where something is there already.
 pub fn to_file(contents: &Contents, file: &Path) -> Result<u64, LedgerError> {
-    let unfit = |error: std::io::Error| LedgerError::Unfit {
+    let unfit = |error: io::Error| LedgerError::Unfit {
         path: file.to_owned(),
         why: format!("cannot be made: {error}"),
     };
+    into_new_file(file, unfit, || sqlite::fill(file, contents))?;
+    Ok(contents.rows.len() as u64)
+}
+
+/// Has `file` made by `write`: nobody else's to read, and on the disk, or not
+/// there at all.
+///
+/// # Errors
+/// That of `write`, or `unfit` where the file system fails; also where something
+/// is there already.
+pub fn into_new_file<T>(
+    file: &Path,
+    unfit: impl Fn(io::Error) -> LedgerError,
+    write: impl FnOnce() -> Result<T, LedgerError>,
+) -> Result<T, LedgerError> {
     // SQLite would make it as the umask says; the ledger is nobody else's.
     OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(file)
-        .map_err(unfit)?;
-    let made = sqlite::fill(file, contents).and_then(|()| {
+        .map_err(&unfit)?;
+    let synced = write().and_then(|written| {
         File::open(file)
             .and_then(|made| made.sync_all())
-            .map_err(unfit)
+            .map_err(&unfit)?;
+        Ok(written)
     });
-    if made.is_err() {
+    if synced.is_err() {
         // Half a ledger is none.
         let _ = fs::remove_file(file);
     }
-    made.map(|()| contents.rows.len() as u64)
+    synced
 }
 
 /// Moves all of `from` to `to`: from its beginning `from` takes no change any

@@ -6,6 +6,7 @@ mod contents;
 mod copy;
 mod etcd;
 mod file;
+mod lock_file;
 mod queue;
 mod rows;
 mod schema;
@@ -89,6 +90,27 @@ pub struct Filter {
     pub after: Option<IssueId>,
     /// At most so many.
     pub limit: Option<u32>,
+}
+
+impl Filter {
+    /// The wanted part of ended tenures that are in no order: the last that ended
+    /// first.
+    fn of_ended(&self, mut found: Vec<(IssueId, Ended)>) -> Vec<(IssueId, Ended)> {
+        found.sort_by(|(a_issue, a), (b_issue, b)| {
+            b.ended_at
+                .cmp(&a.ended_at)
+                .then_with(|| a_issue.cmp(b_issue))
+        });
+        if let Some(after) = &self.after
+            && let Some(place) = found.iter().position(|(issue, _)| issue == after)
+        {
+            found.drain(..=place);
+        }
+        if let Some(limit) = self.limit {
+            found.truncate(limit as usize);
+        }
+        found
+    }
 }
 
 /// The host's clock.

@@ -1,20 +1,18 @@
 //! The queue before the ledger: a lock on a side file around each change.
 //!
 //! SQLite's own busy handler polls, so that whoever comes late or sleeps long
-//! may starve; the kernel hands a blocking `flock` on in turn. The side file
-//! stays, empty: to delete it would let two processes lock two files.
+//! may starve. The side file stays, empty: to delete it would let two processes
+//! lock two files.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use rustix::fs::{FlockOperation, OFlags, flock};
-use rustix::io::Errno;
+use rustix::fs::{FlockOperation, flock};
 
-use super::LedgerError;
+use super::{LedgerError, lock_file};
 
 /// A place from which to wait in line.
 #[derive(Debug)]
@@ -31,14 +29,7 @@ impl Queue {
     /// [`LedgerError::Unfit`] if it can't be.
     pub fn open(ledger: &Path) -> Result<Queue, LedgerError> {
         let path = side_file(ledger);
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
-            .open(&path)
+        lock_file::open(&path)
             .map(Queue)
             .map_err(|error| cannot_queue(ledger, &path, &error))
     }
@@ -50,13 +41,7 @@ impl Queue {
     /// # Errors
     /// [`LedgerError::Busy`] if it is the turn only after `deadline`.
     pub fn wait(&self, deadline: Instant) -> Result<Turn<'_>, LedgerError> {
-        loop {
-            match flock(&self.0, FlockOperation::LockExclusive) {
-                Ok(()) => break,
-                Err(Errno::INTR) if Instant::now() < deadline => {}
-                Err(_) => return Err(LedgerError::Busy),
-            }
-        }
+        lock_file::wait(&self.0, deadline).map_err(|_| LedgerError::Busy)?;
         let turn = Turn(&self.0);
         if Instant::now() < deadline {
             Ok(turn)
@@ -95,6 +80,7 @@ mod tests {
     use std::time::Duration;
 
     use assert_fs::TempDir;
+    use rustix::io::Errno;
 
     use super::*;
 

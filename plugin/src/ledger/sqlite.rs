@@ -1,7 +1,7 @@
 //! The ledger in one SQLite file: WAL with `synchronous=FULL`, every change in
 //! one `BEGIN IMMEDIATE`, changes queued before the file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use rusqlite::{
 };
 
 use super::contents::Contents;
+use super::copy::into_new_file;
 use super::file::{self, Found};
 use super::queue::Queue;
 use super::rows::{self, Damage, ENDED, LEASE, TENURE, TENURE_COLUMNS};
@@ -349,14 +350,7 @@ impl Ledger for SqliteLedger {
             path: self.path.clone(),
             why: format!("cannot be copied to {}: {error}", file.display()),
         };
-        // SQLite would make it as the umask says; the ledger is nobody else's.
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(file)
-            .map_err(unfit)?;
-        let copied = self.with(|handle| {
+        let copy = |handle: &mut Handle| {
             let sql = |error| ledger_error(&self.path, error);
             let rows: i64 = handle
                 .connection
@@ -367,18 +361,8 @@ impl Ledger for SqliteLedger {
                 .execute("VACUUM INTO ?1", params![file.to_string_lossy()])
                 .map_err(sql)?;
             Ok(rows.cast_unsigned())
-        });
-        let synced = copied.and_then(|rows| {
-            File::open(file)
-                .and_then(|copy| copy.sync_all())
-                .map_err(unfit)?;
-            Ok(rows)
-        });
-        if synced.is_err() {
-            // Half a backup is none.
-            let _ = std::fs::remove_file(file);
-        }
-        synced
+        };
+        into_new_file(file, unfit, || self.with(copy))
     }
 
     fn create(&self, _: When<'_>) -> Result<(), LedgerError> {
@@ -723,18 +707,7 @@ impl View for SqliteTransaction<'_> {
             ":limit": sql_limit(enough),
         };
         found.extend(self.rows(repo, &given_back, params, rows::ended)?);
-        found.sort_by(|(a_issue, a), (b_issue, b)| {
-            b.ended_at
-                .cmp(&a.ended_at)
-                .then_with(|| a_issue.cmp(b_issue))
-        });
-        if let Some(after) = &filter.after
-            && let Some(place) = found.iter().position(|(issue, _)| issue == after)
-        {
-            found.drain(..=place);
-        }
-        truncate(&mut found, filter.limit);
-        Ok(found)
+        Ok(filter.of_ended(found))
     }
 
     fn history(

@@ -646,18 +646,7 @@ impl View for Look<'_> {
             Ok(given_back.len() >= enough)
         })?;
         found.extend(given_back);
-        found.sort_by(|(a_issue, a), (b_issue, b)| {
-            b.ended_at
-                .cmp(&a.ended_at)
-                .then_with(|| a_issue.cmp(b_issue))
-        });
-        if let Some(after) = &filter.after
-            && let Some(place) = found.iter().position(|(issue, _)| issue == after)
-        {
-            found.drain(..=place);
-        }
-        found.truncate(limit_of(filter.limit));
-        Ok(found)
+        Ok(filter.of_ended(found))
     }
 
     fn history(

@@ -6,16 +6,18 @@
 //! where no file can be had, etcd's guards do alone.
 
 use std::collections::hash_map::DefaultHasher;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::hash::{Hash as _, Hasher as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::PathBuf;
 use std::time::Instant;
 
 use git_claim_api::ids::IssueId;
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::geteuid;
+
+use super::super::lock_file;
 
 /// How many files all issues share.
 const FILES: u64 = 64;
@@ -34,37 +36,16 @@ pub fn take(ledger: &str, repo: &str, issue: &IssueId, deadline: Instant) -> Opt
     let mut hasher = DefaultHasher::new();
     (ledger, repo, issue).hash(&mut hasher);
     let name = format!("{:02}", hasher.finish() % FILES);
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
-        .open(folder()?.join(name))
-        .ok()?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {
-            return Some(Turn {
-                _file: file,
-                has_waited: false,
-            });
-        }
-        Err(Errno::WOULDBLOCK) => {}
+    let file = lock_file::open(&folder()?.join(name)).ok()?;
+    let has_waited = match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => false,
+        Err(Errno::WOULDBLOCK) => lock_file::wait(&file, deadline).map(|()| true).ok()?,
         Err(_) => return None,
-    }
-    loop {
-        match flock(&file, FlockOperation::LockExclusive) {
-            Ok(()) => {
-                return Some(Turn {
-                    _file: file,
-                    has_waited: true,
-                });
-            }
-            Err(Errno::INTR) if Instant::now() < deadline => {}
-            Err(_) => return None,
-        }
-    }
+    };
+    Some(Turn {
+        _file: file,
+        has_waited,
+    })
 }
 
 /// A folder that is this user's alone.
