@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::linear::answer::{Answer, logged};
 use crate::linear::ask::{ADMIN, Ask, What};
-use crate::linear::check::check;
+use crate::linear::check::{Time, check};
 use crate::linear::client::{Backlog, Random, Walker};
 use crate::linear::{self, Operation, ask};
 use crate::support::client::{Client, Person, stdout};
@@ -441,7 +441,7 @@ fn clients_and_servers_killed_under_a_clock_that_jumps_are_linearizable() {
         "exits: {:?}",
         [0, 1, 3, 4, 6].map(|code| (code, exits(code)))
     );
-    let checked = check(&history, &log).unwrap_or_else(|found| panic!("{found}"));
+    let checked = check(&history, &log, Time::Clock).unwrap_or_else(|found| panic!("{found}"));
     println!("{checked:?}");
     assert_eq!(forge.ledger().integrity(), "ok");
 }

@@ -11,9 +11,9 @@ use git_claim_plugin::ledger::{
 use crate::linear::Operation;
 use crate::linear::answer::{Answer, Live, Logged, Seen};
 use crate::linear::ask::{Ask, Client, Eviction, What};
-use crate::linear::check::{Kind, Summary, check};
+use crate::linear::check::{Kind, Summary, Time, check};
 use crate::linear::client::{Backlog, Random, Walker};
-use crate::linear::spec::{End, Issue, Outcome, ttl};
+use crate::linear::spec::{At, End, Issue, Outcome, ttl};
 use crate::torture::Place;
 
 const START: i64 = 1_788_609_600;
@@ -112,7 +112,7 @@ impl Play {
     }
 
     fn serve(&mut self, ask: &Ask) -> Answer {
-        let is_live = self.issue.is_live(self.now).unwrap();
+        let is_live = self.is_live();
         let outcome = self.issue.decide(ask, is_live);
         if outcome.is_change() {
             self.generation += 1;
@@ -161,10 +161,18 @@ impl Play {
         answer
     }
 
+    fn is_live(&self) -> bool {
+        let at = At {
+            now: self.now,
+            by: self.moment,
+        };
+        self.issue.is_live(at).unwrap()
+    }
+
     /// The issue as it stands.
     fn sight(&self) -> Seen {
         let held = self.issue.held.as_ref();
-        let live = held.filter(|_| self.issue.is_live(self.now).unwrap());
+        let live = held.filter(|_| self.is_live());
         Seen {
             issue: "1".to_owned(),
             generation: self.generation,
@@ -182,7 +190,7 @@ impl Play {
     }
 
     fn check(&self) -> Result<Summary, Kind> {
-        check(&self.history, &self.log).map_err(|found| found.kind)
+        check(&self.history, &self.log, Time::Clock).map_err(|found| found.kind)
     }
 }
 
@@ -255,8 +263,36 @@ fn a_clock_that_jumps_is_no_fault_of_the_ledgers() {
     assert!(
         play.check().is_ok(),
         "{:?}",
-        check(&play.history, &play.log)
+        check(&play.history, &play.log, Time::Clock)
     );
+}
+
+#[test]
+fn a_ledger_with_a_time_of_its_own_ends_nothing_early() {
+    let mut play = Play::new();
+    play.takes("ann", Some(60));
+    play.issue.held = None;
+    let hung = play.moment;
+    play.takes("bob", Some(60));
+    let check = |play: &Play, but_for: &[(u64, u64)]| {
+        let time = Time::Ledger { but_for };
+        check(&play.history, &play.log, time).map_err(|found| found.kind)
+    };
+    assert_eq!(check(&play, &[]), Err(Kind::TwoHolders));
+    let (before, behind) = ((0, hung - 10), (hung + 30, u64::MAX));
+    assert_eq!(check(&play, &[before, behind]), Err(Kind::TwoHolders));
+    assert!(check(&play, &[(hung, hung + 10)]).is_ok());
+    // Late is not early.
+    play.moment += 61_000_000_000;
+    play.issue.held = None;
+    play.takes("ann", Some(60));
+    assert!(check(&play, &[(hung, hung + 10)]).is_ok());
+    // Nor is an end that is expected otherwise than before, or not at all.
+    let looks = play.looks("cid");
+    play.seen(looks).live.as_mut().unwrap().expires_at = Some(START + 77);
+    assert!(check(&play, &[(hung, hung + 10)]).is_ok());
+    play.seen(looks).live.as_mut().unwrap().expires_at = None;
+    assert_eq!(check(&play, &[(hung, hung + 10)]), Err(Kind::WrongAnswer));
 }
 
 #[test]
@@ -377,7 +413,7 @@ fn a_request_without_an_answer_may_have_been_done_or_not() {
         for lost in lost {
             play.lose(ops[*lost]);
         }
-        let summary = check(&play.history, &play.log);
+        let summary = check(&play.history, &play.log, Time::Clock);
         let summary = summary.unwrap_or_else(|found| panic!("{lost:?}: {found}"));
         assert_eq!(summary.lost, lost.len());
         assert_eq!(summary.unanswered_changes, lost.len(), "{lost:?}");
@@ -524,7 +560,7 @@ fn walk(dir: &Path, ledger: &dyn Ledger, steps: usize) -> Result<Summary, Kind> 
         let start = tick();
         let answer = place.serve(ledger, &ask);
         // Some answers get lost on their way.
-        let told = (!random.one_in(10)).then_some(answer);
+        let told = answer.filter(|_| !random.one_in(10));
         walker.learn(&ask, told.as_ref());
         history.push(Operation {
             ask,
@@ -534,7 +570,7 @@ fn walk(dir: &Path, ledger: &dyn Ledger, steps: usize) -> Result<Summary, Kind> 
     }
     let (last, log) = place.look(ledger, &backlog.issues);
     history.extend(last);
-    check(&history, &log).map_err(|found| {
+    check(&history, &log, Time::Clock).map_err(|found| {
         println!("{found}");
         found.kind
     })

@@ -77,7 +77,7 @@ impl Engine for Etcd {
     const BY_HOSTS_CLOCK: bool = false;
 
     fn new(_: &Path, now_ms: i64) -> Etcd {
-        let port = NODE.with(|cluster| cluster.nodes[0].port);
+        let port = NODE.with(|cluster| cluster.nodes[0].home.port);
         LEDGERS.set(LEDGERS.get() + 1);
         let etcd = Etcd {
             time: TimeMachine::before(port, now_ms),

@@ -294,7 +294,7 @@ fn nodes_of_another_cluster_are_noticed() {
     let forge = front_end(&place);
     assert_eq!(forge.ask("ann", "acquire r.git 1 --session s").exit, 0);
     // The same data in another cluster, as a restored backup has it.
-    let mixed = format!("etcd://127.0.0.1:{}/claims", other.nodes[0].port);
+    let mixed = format!("etcd://127.0.0.1:{}/claims", other.nodes[0].home.port);
     let meta = Value::from("Y2xhaW1zL21ldGE=");
     let found = cluster.nodes[0].post("/v3/kv/range", &format!(r#"{{"key":{meta}}}"#));
     let value = &found.unwrap()["kvs"][0]["value"];

@@ -1,5 +1,8 @@
 //! Many processes straight on one ledger, killed, stopped and with a clock that
-//! jumps; what they were answered must be linearizable.
+//! jumps; what they were answered must be linearizable. The ledger on etcd has
+//! its nodes killed and stopped beside them.
+
+mod nodes;
 
 use std::cell::RefCell;
 use std::fs;
@@ -11,19 +14,23 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use assert_fs::TempDir;
 use git_claim_api::access::Access;
+use git_claim_api::ledger::LedgerPlace;
 use git_claim_api::settings::PluginSettings;
+use git_claim_plugin::claim::Now;
 use git_claim_plugin::host::{Host, HostError, Level, Stream};
-use git_claim_plugin::ledger::{Ledger, SqliteLedger};
+use git_claim_plugin::ledger::{self, Ledger, When};
 use git_claim_plugin::server::{Asker, Server};
 use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::linear::answer::{Answer, Logged, logged};
 use crate::linear::ask::{Ask, Client, What};
-use crate::linear::check::check;
+use crate::linear::check::{Time, check};
 use crate::linear::client::{Backlog, Random, Walker};
 use crate::linear::record::{self, Recorder};
 use crate::linear::{self, Operation};
+use crate::support::Said;
+use nodes::Nodes;
 
 const PROCESSES: usize = 64;
 const ISSUES: usize = 16;
@@ -36,54 +43,75 @@ const EVERY: u64 = 20;
 /// How long a process is stopped at most.
 const STOP: u64 = 3_000;
 
+/// Of how many operations one is made on etcd: each is several calls there.
+const ETCD_SHARE: u64 = 6;
+
+/// How many front ends, with a queue each, the processes on etcd belong to.
+const FRONT_ENDS: usize = 4;
+
 /// Says to a process of this test which one it is.
 const PROCESS: &str = "TORTURE_PROCESS";
 
 /// Where the processes of one run meet.
-pub struct Place(PathBuf);
+pub struct Place {
+    folder: PathBuf,
+    ledger: LedgerPlace,
+}
 
 impl Place {
+    /// With the ledger in a file.
     pub fn at(folder: &Path) -> Place {
-        Place(folder.to_owned())
+        let file = folder.join("collab.db");
+        Place::with(folder, LedgerPlace::File(file))
     }
 
-    fn ledger(&self) -> PathBuf {
-        self.0.join("collab.db")
+    fn with(folder: &Path, ledger: LedgerPlace) -> Place {
+        Place {
+            folder: folder.to_owned(),
+            ledger,
+        }
+    }
+
+    fn settings(&self) -> PluginSettings {
+        let settings = serde_json::json!({ "ledger": self.ledger });
+        serde_json::from_value(settings).unwrap()
     }
 
     /// How far the clock is off, in milliseconds.
     fn clock(&self) -> PathBuf {
-        self.0.join("clock")
+        self.folder.join("clock")
     }
 
     pub fn set_clock(&self, ms: i64) {
-        let new = self.0.join("clock.new");
+        let new = self.folder.join("clock.new");
         fs::write(&new, ms.to_string()).unwrap();
         fs::rename(new, self.clock()).unwrap();
     }
 
     /// Grows by one byte with each answer.
     fn answers(&self) -> PathBuf {
-        self.0.join("answers")
+        self.folder.join("answers")
     }
 
     /// Is there when all are to end.
     fn end(&self) -> PathBuf {
-        self.0.join("end")
+        self.folder.join("end")
     }
 
     fn history(&self) -> PathBuf {
-        self.0.join("history")
+        self.folder.join("history")
     }
 
     fn history_of(&self, process: usize, life: usize) -> PathBuf {
         self.history().join(format!("{process:02}-{life:06}"))
     }
 
-    /// What `ledger` answers at the place's time.
-    pub fn serve(&self, ledger: &dyn Ledger, ask: &Ask) -> Answer {
-        let (exit, out) = exec(ledger, self, &ask.client, &ask.words(REPO));
-        Answer::read(exit, &out)
+    /// What `ledger` answers at the place's time; `None` if it can't say whether
+    /// it was done.
+    pub fn serve(&self, ledger: &dyn Ledger, ask: &Ask) -> Option<Answer> {
+        let said = exec(ledger, self, &ask.client, &ask.words(REPO));
+        let is_sure = !said.stderr.contains("whether the change was made");
+        is_sure.then(|| Answer::read(said.exit, &said.stdout))
     }
 
     /// How everything stands in the end: what an observer is answered, and the
@@ -103,7 +131,7 @@ impl Place {
                 },
             };
             let start = linear::moment();
-            let answer = self.serve(ledger, &ask);
+            let answer = self.serve(ledger, &ask).unwrap();
             assert_eq!(answer.exit, 0);
             operations.push(Operation {
                 ask,
@@ -111,9 +139,9 @@ impl Place {
                 answer: Some((linear::moment(), answer)),
             });
             let words = format!("log {REPO} {issue} --limit 1000000");
-            let (exit, out) = exec(ledger, self, &client, &words);
-            assert_eq!(exit, 0);
-            log.extend(logged(&out));
+            let said = exec(ledger, self, &client, &words);
+            assert_eq!(said.exit, 0, "{}", said.stderr);
+            log.extend(logged(&said.stdout));
         }
         (operations, log)
     }
@@ -131,6 +159,7 @@ struct TurnedHost<'a> {
     place: &'a Place,
     client: &'a Client,
     out: RefCell<Vec<u8>>,
+    err: RefCell<Vec<u8>>,
 }
 
 impl Host for TurnedHost<'_> {
@@ -154,9 +183,11 @@ impl Host for TurnedHost<'_> {
     }
 
     fn write(&self, stream: Stream, data: &[u8]) -> Result<(), HostError> {
-        if stream == Stream::Stdout {
-            self.out.borrow_mut().extend_from_slice(data);
-        }
+        let to = match stream {
+            Stream::Stdout => &self.out,
+            Stream::Stderr => &self.err,
+        };
+        to.borrow_mut().extend_from_slice(data);
         Ok(())
     }
 
@@ -177,14 +208,14 @@ impl Host for TurnedHost<'_> {
     }
 }
 
-/// Runs `collab-lease <words>` for `client`; the exit code and stdout.
-fn exec(ledger: &dyn Ledger, place: &Place, client: &Client, words: &str) -> (u8, String) {
-    let settings = serde_json::json!({ "ledger": place.ledger() });
-    let settings: PluginSettings = serde_json::from_value(settings).unwrap();
+/// Runs `collab-lease <words>` for `client`.
+fn exec(ledger: &dyn Ledger, place: &Place, client: &Client, words: &str) -> Said {
+    let settings = place.settings();
     let host = TurnedHost {
         place,
         client,
         out: RefCell::default(),
+        err: RefCell::default(),
     };
     let server = Server {
         ledger,
@@ -199,21 +230,26 @@ fn exec(ledger: &dyn Ledger, place: &Place, client: &Client, words: &str) -> (u8
     let command = format!("collab-lease {words}");
     let deadline = Instant::now() + Duration::from_secs(10);
     let exit = server.exec(command.as_bytes(), asker, deadline);
-    let out = String::from_utf8(host.out.into_inner()).unwrap();
-    (exit.expect("somebody reads").code(), out)
+    let text = |bytes: RefCell<Vec<u8>>| String::from_utf8(bytes.into_inner()).unwrap();
+    Said {
+        exit: exit.expect("somebody reads").code(),
+        stdout: text(host.out),
+        stderr: text(host.err),
+    }
 }
 
-/// One of the processes of the test below, in one of its lives.
+/// One of the processes of the tests below, in one of its lives.
 #[test]
 #[ignore = "a process that another test starts"]
 fn process() {
     let Ok(said) = std::env::var(PROCESS) else {
         return;
     };
-    let mut said = said.splitn(3, ' ');
+    let mut said = said.splitn(4, ' ');
     let process: usize = said.next().unwrap().parse().unwrap();
     let life: usize = said.next().unwrap().parse().unwrap();
-    let place = Place::at(Path::new(said.next().unwrap()));
+    let ledger = said.next().unwrap().parse().unwrap();
+    let place = Place::with(Path::new(said.next().unwrap()), ledger);
     // Two sessions a name: one's own elsewhere can be taken over.
     let me = Client {
         name: format!("name{}", process / 2),
@@ -232,20 +268,19 @@ fn process() {
         .append(true)
         .open(place.answers())
         .unwrap();
+    let open = || ledger::open(&place.settings());
     // Half of them stay with a connection, half open one for each request.
-    let stays = process
-        .is_multiple_of(2)
-        .then(|| SqliteLedger::open(&place.ledger()).unwrap());
+    let stays = process.is_multiple_of(2).then(|| open().unwrap());
     while !place.end().exists() {
         let ask = walker.ask();
         let answer = recorder.run(&ask, || match &stays {
-            Some(ledger) => place.serve(ledger, &ask),
-            None => match SqliteLedger::open(&place.ledger()) {
-                Ok(ledger) => place.serve(&ledger, &ask),
-                Err(_) => Answer::read(6, ""),
+            Some(ledger) => place.serve(&**ledger, &ask),
+            None => match open() {
+                Ok(ledger) => place.serve(&*ledger, &ask),
+                Err(_) => Some(Answer::read(6, "")),
             },
         });
-        walker.learn(&ask, Some(&answer));
+        walker.learn(&ask, answer.as_ref());
         io::Write::write_all(&mut answers, b".").unwrap();
     }
 }
@@ -259,10 +294,15 @@ struct Running {
 
 impl Running {
     fn start(place: &Place, process: usize, life: usize) -> Running {
-        let errors = place.0.join(format!("errors-{process:02}"));
+        let errors = place.folder.join(format!("errors-{process:02}"));
+        let folder = place.folder.display();
+        let said = format!("{process} {life} {} {folder}", place.ledger);
+        let front_end = place.folder.join(format!("tmp-{}", process % FRONT_ENDS));
+        fs::create_dir_all(&front_end).unwrap();
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "torture::process", "--ignored", "--nocapture"])
-            .env(PROCESS, format!("{process} {life} {}", place.0.display()))
+            .env(PROCESS, said)
+            .env("TMPDIR", front_end)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(fs::File::create(errors).unwrap())
@@ -300,8 +340,14 @@ struct Borne {
     jumps: u32,
 }
 
-/// Kills, stops and turns the clock until there are enough answers.
-fn torment(place: &Place, running: &mut [Running], enough: u64) -> Borne {
+/// Kills, stops and turns the clock until there are enough answers, and does
+/// the like to the nodes of the ledger, if it has any.
+fn torment(
+    place: &Place,
+    running: &mut [Running],
+    mut nodes: Option<&mut Nodes>,
+    enough: u64,
+) -> Borne {
     let mut random = Random::new();
     let mut borne = Borne::default();
     let mut due = 0;
@@ -322,6 +368,9 @@ fn torment(place: &Place, running: &mut [Running], enough: u64) -> Borne {
             continue;
         }
         due += EVERY;
+        if let Some(nodes) = &mut nodes {
+            nodes.bear(answers, &mut random);
+        }
         // Every other time whoever has the ledger's lock, in mid-change.
         let at = match holder_of_the_lock(place, running) {
             Some(at) if random.one_in(2) => at,
@@ -351,7 +400,9 @@ fn torment(place: &Place, running: &mut [Running], enough: u64) -> Borne {
 
 /// Which process stands first in the queue before the ledger.
 fn holder_of_the_lock(place: &Place, running: &[Running]) -> Option<usize> {
-    let inode = fs::metadata(place.0.join("collab.db-queue")).ok()?.ino();
+    let inode = fs::metadata(place.folder.join("collab.db-queue"))
+        .ok()?
+        .ino();
     let locks = fs::read_to_string("/proc/locks").ok()?;
     // 1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF; who waits has a `->`.
     let pid: u32 = locks.lines().find_map(|line| {
@@ -369,48 +420,79 @@ fn end(place: &Place, running: Vec<Running>) {
     for (process, mut running) in running.into_iter().enumerate() {
         running.go_on();
         let status = running.child.wait().unwrap();
-        let errors = fs::read_to_string(place.0.join(format!("errors-{process:02}"))).unwrap();
+        let errors = fs::read_to_string(place.folder.join(format!("errors-{process:02}"))).unwrap();
         assert!(status.success(), "process {process}: {errors}");
     }
 }
 
-#[test]
-fn processes_killed_and_stopped_under_a_clock_that_jumps_are_linearizable() {
-    // What a power cut does is another test; here memory is as good as a disk.
+/// A folder for a run. What a power cut does is another test; here memory is as
+/// good as a disk.
+fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     let dir = if memory.is_dir() {
         TempDir::new_in(memory).unwrap()
     } else {
         TempDir::new().unwrap()
     };
-    let place = Place::at(dir.path());
-    fs::create_dir(place.history()).unwrap();
-    fs::write(place.answers(), "").unwrap();
+    fs::create_dir(dir.path().join("history")).unwrap();
+    fs::write(dir.path().join("answers"), "").unwrap();
+    dir
+}
+
+/// All processes at `place` until there are enough answers, and what they were
+/// answered.
+fn run(place: &Place, nodes: Option<&mut Nodes>, enough: u64) -> Vec<Operation> {
     place.set_clock(0);
     let mut running: Vec<Running> = (0..PROCESSES)
-        .map(|process| Running::start(&place, process, 0))
+        .map(|process| Running::start(place, process, 0))
         .collect();
     let began = Instant::now();
-    let borne = torment(&place, &mut running, linear::operations());
-    end(&place, running);
-    let elapsed = began.elapsed();
+    let borne = torment(place, &mut running, nodes, enough);
+    end(place, running);
+    println!("{borne:?} in {:.1?}", began.elapsed());
+    record::read_all(&place.history())
+}
 
-    let mut history = record::read_all(&place.history());
-    let ledger = SqliteLedger::open(&place.ledger()).unwrap();
-    let (last, log) = place.look(&ledger, &backlog().issues);
-    drop(ledger);
+/// Whether all that happened can have happened one after the other.
+fn is_linearizable(place: &Place, mut history: Vec<Operation>, time: Time<'_>) {
+    let ledger = ledger::open(&place.settings()).unwrap();
+    let (last, log) = place.look(&*ledger, &backlog().issues);
     history.extend(last);
     let exits = |code: u8| {
         let answers = history.iter().filter_map(|op| op.answer.as_ref());
         answers.filter(|(_, answer)| answer.exit == code).count()
     };
-    println!("{borne:?} in {elapsed:.1?}");
     println!("exits: {:?}", [0, 1, 4, 6].map(|code| (code, exits(code))));
-    let checked = check(&history, &log).unwrap_or_else(|found| panic!("{found}"));
+    let checked = check(&history, &log, time).unwrap_or_else(|found| panic!("{found}"));
     println!("{checked:?}");
-    let connection = Connection::open(place.ledger()).unwrap();
+}
+
+#[test]
+fn processes_killed_and_stopped_under_a_clock_that_jumps_are_linearizable() {
+    let dir = folder();
+    let place = Place::at(dir.path());
+    let history = run(&place, None, linear::operations());
+    is_linearizable(&place, history, Time::Clock);
+    let connection = Connection::open(dir.path().join("collab.db")).unwrap();
     let integrity: String = connection
         .query_row("PRAGMA integrity_check", [], |row| row.get(0))
         .unwrap();
     assert_eq!(integrity, "ok");
+}
+
+#[test]
+fn the_same_on_etcd_while_its_nodes_are_killed_and_stopped() {
+    let dir = folder();
+    let mut nodes = Nodes::start();
+    let place = Place::with(dir.path(), nodes.place());
+    let when = When {
+        clock: &|| Now(0),
+        deadline: Instant::now() + Duration::from_secs(10),
+    };
+    let ledger = ledger::open(&place.settings()).unwrap();
+    ledger.create(when).unwrap();
+    let enough = linear::operations() / ETCD_SHARE;
+    let history = run(&place, Some(&mut nodes), enough);
+    let hung = nodes.mend();
+    is_linearizable(&place, history, Time::Ledger { but_for: &hung });
 }

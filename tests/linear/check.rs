@@ -24,7 +24,17 @@ use git_claim_api::reply::{Status, Tenure};
 use super::Operation;
 use super::answer::{Answer, Logged, Seen};
 use super::ask::{Client, What};
-use super::spec::{End, Held, Issue, Outcome, ttl};
+use super::spec::{At, End, Held, Issue, Outcome, ttl};
+
+/// Who says when a claim with an end is over.
+#[derive(Debug, Clone, Copy)]
+pub enum Time<'a> {
+    /// The server's clock, whatever it says.
+    Clock,
+    /// The ledger, by a time of its own that nobody turns: never early, but for
+    /// these spans of moments. The ends that it shows are what it expects.
+    Ledger { but_for: &'a [(u64, u64)] },
+}
 
 /// What was checked.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -77,7 +87,7 @@ fn violation(kind: Kind, what: impl Into<String>) -> Violation {
 ///
 /// # Errors
 /// The first thing that must not be.
-pub fn check(history: &[Operation], log: &[Logged]) -> Result<Summary, Violation> {
+pub fn check(history: &[Operation], log: &[Logged], time: Time<'_>) -> Result<Summary, Violation> {
     let mut summary = Summary {
         operations: history.len(),
         lost: history.iter().filter(|op| op.answer.is_none()).count(),
@@ -100,6 +110,7 @@ pub fn check(history: &[Operation], log: &[Logged]) -> Result<Summary, Violation
             story: &story,
             log: &log,
             repeated: &repeated,
+            time,
         }
         .run(&mut summary);
         checked.map_err(|found| Violation {
@@ -238,6 +249,7 @@ struct Checker<'a> {
     /// Who held each tenure, by token, as the ledger says in the end.
     log: &'a BTreeMap<u64, &'a str>,
     repeated: &'a BTreeSet<&'a str>,
+    time: Time<'a>,
 }
 
 impl Checker<'_> {
@@ -295,6 +307,33 @@ impl Checker<'_> {
             .answer
             .as_ref()
             .map_or(u64::MAX, |(end, _)| *end)
+    }
+
+    /// When a request that was answered looked at the issue.
+    fn at(&self, sight: Sight<'_>) -> At {
+        At {
+            now: sight.seen.now,
+            by: self.end(sight.op),
+        }
+    }
+
+    /// When a tenure is over that a request has set an end to, if it is known
+    /// to be `shown`.
+    fn end_by(&self, op: usize, shown: Option<i64>) -> End {
+        let operation = &self.history[op];
+        match (self.time, ttl(&operation.ask), shown) {
+            (_, None, _) => End::Never,
+            (Time::Clock, _, Some(end)) => End::At(end),
+            (Time::Clock, _, None) => End::Unknown,
+            // The lease was granted when the request had been sent.
+            (Time::Ledger { but_for }, Some(ttl), _) => {
+                let start = operation.start;
+                let end = start.saturating_add(ttl.saturating_mul(1_000_000_000));
+                let spans = but_for.iter().filter(|(_, over)| start < *over);
+                let sure = spans.map(|(from, _)| (*from).max(start)).min();
+                End::Lease(sure.map_or(end, |sure| sure.min(end)))
+            }
+        }
     }
 
     fn about(&self, op: usize) -> String {
@@ -393,15 +432,15 @@ impl Checker<'_> {
         let Sight { op, seen, outcome } = sight;
         let ask = &self.history[op].ask;
         self.is_allowed(&path.issue, sight)?;
-        let end = match (&seen.live, outcome) {
-            (_, Outcome::Released) => End::Never,
-            (Some(live), _) => live.expires_at.map_or(End::Never, End::At),
+        let shown = match (&seen.live, outcome) {
+            (_, Outcome::Released) => None,
+            (Some(live), _) => live.expires_at,
             (None, _) => return Err(self.wrong(op, "it holds nothing then")),
         };
-        let is_right_end = match (outcome, end, ttl(ask)) {
-            (Outcome::Released, _, _) | (_, End::Never, None) => true,
+        let is_right_end = match (outcome, shown, ttl(ask)) {
+            (Outcome::Released, _, _) | (_, None, None) => true,
             // Computed from the time rounded up, shown with the time rounded down.
-            (_, End::At(end), Some(ttl)) => {
+            (_, Some(end), Some(ttl)) => {
                 let from = end.saturating_sub_unsigned(ttl);
                 (seen.now..=seen.now + 1).contains(&from)
             }
@@ -410,7 +449,7 @@ impl Checker<'_> {
         if !is_right_end {
             return Err(self.wrong(op, "that is not the end it asked for"));
         }
-        path.issue.change(ask, outcome, end);
+        path.issue.change(ask, outcome, self.end_by(op, shown));
         self.forget_if_not_repeated(&mut path);
         self.is_in_log(&path.issue, op)?;
         self.fits(&mut path.issue, sight)?;
@@ -432,7 +471,7 @@ impl Checker<'_> {
                 let ask = &self.history[sight.op].ask;
                 let is_let_go = sight.outcome == Outcome::Nothing
                     && path.issue.decide(ask, false) == Outcome::LetGo
-                    && path.issue.is_live(sight.seen.now) != Some(true);
+                    && path.issue.is_live(self.at(*sight)) != Some(true);
                 if is_let_go {
                     let mut next = path.clone();
                     next.issue.change(ask, Outcome::LetGo, End::Never);
@@ -450,8 +489,8 @@ impl Checker<'_> {
                         continue;
                     }
                     let mut next = path.clone();
-                    let end = ttl(&operation.ask).map_or(End::Never, |_| End::Unknown);
-                    next.issue.change(&operation.ask, outcome, end);
+                    next.issue
+                        .change(&operation.ask, outcome, self.end_by(*op, None));
                     self.forget_if_not_repeated(&mut next);
                     next.used.insert(*op);
                     add(&mut on, next);
@@ -484,7 +523,7 @@ impl Checker<'_> {
         let ask = &self.history[sight.op].ask;
         // A change shows what is after it; else what is shown was there.
         let is_live = if sight.is_change() || sight.outcome == Outcome::Nothing {
-            before.is_live(sight.seen.now)
+            before.is_live(self.at(sight))
         } else {
             Some(sight.seen.live.is_some())
         };
@@ -520,22 +559,26 @@ impl Checker<'_> {
             return differs(issue, "another token");
         }
         let Some(live) = &seen.live else {
-            return match issue.is_live(seen.now) {
+            return match issue.is_live(self.at(sight)) {
                 Some(true) => differs(issue, "it is live"),
                 _ => Ok(()),
             };
         };
         let end = live.expires_at.map_or(End::Never, End::At);
-        let shown = Held {
-            who: live.holder.clone(),
-            end,
-            note: live.note.clone(),
-        };
         match &mut issue.held {
             Some(held) => {
                 if held.end == End::Unknown && end != End::Never {
                     held.end = end;
                 }
+                let shown = Held {
+                    who: live.holder.clone(),
+                    // That of a lease is not known to the second.
+                    end: match held.end {
+                        End::Lease(_) if end != End::Never => held.end,
+                        _ => end,
+                    },
+                    note: live.note.clone(),
+                };
                 if *held != shown {
                     return differs(issue, "another holder");
                 }

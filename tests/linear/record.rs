@@ -30,17 +30,19 @@ impl Recorder {
         Recorder(file)
     }
 
-    /// Runs `serve` and records it.
-    pub fn run(&mut self, ask: &Ask, serve: impl FnOnce() -> Answer) -> Answer {
+    /// Runs `serve` and records it, and no answer where there is none.
+    pub fn run(&mut self, ask: &Ask, serve: impl FnOnce() -> Option<Answer>) -> Option<Answer> {
         self.write(&Line::Asked {
             ask: ask.clone(),
             start: moment(),
         });
         let answer = serve();
-        self.write(&Line::Answered {
-            end: moment(),
-            answer: answer.clone(),
-        });
+        if let Some(answer) = &answer {
+            self.write(&Line::Answered {
+                end: moment(),
+                answer: answer.clone(),
+            });
+        }
         answer
     }
 

@@ -31,6 +31,18 @@ pub enum End {
     At(i64),
     /// It has an end, which only a request without an answer knows.
     Unknown,
+    /// With its lease, which the ledger ends by a time of its own: not before
+    /// this moment.
+    Lease(u64),
+}
+
+/// When an issue is looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct At {
+    /// What the server's clock says.
+    pub now: i64,
+    /// The moment by which the answer was there.
+    pub by: u64,
 }
 
 /// What becomes of a request.
@@ -78,13 +90,14 @@ impl Outcome {
 }
 
 impl Issue {
-    /// Whether somebody holds it at `now`; `None` if that can't be known.
-    pub fn is_live(&self, now: i64) -> Option<bool> {
+    /// Whether somebody holds it; `None` if that can't be known.
+    pub fn is_live(&self, at: At) -> Option<bool> {
         match self.held.as_ref().map(|held| held.end) {
             None => Some(false),
             Some(End::Never) => Some(true),
-            Some(End::At(end)) => Some(now < end),
-            Some(End::Unknown) => None,
+            Some(End::At(end)) => Some(at.now < end),
+            Some(End::Lease(end)) if at.by < end => Some(true),
+            Some(End::Lease(_) | End::Unknown) => None,
         }
     }
 
@@ -94,7 +107,7 @@ impl Issue {
         match self.held.as_ref().map(|held| held.end) {
             None => vec![false],
             Some(End::Never) => vec![true],
-            Some(End::At(_) | End::Unknown) => vec![true, false],
+            Some(End::At(_) | End::Lease(_) | End::Unknown) => vec![true, false],
         }
     }
 

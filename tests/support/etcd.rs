@@ -1,18 +1,48 @@
-//! Real etcd nodes on loopback: one alone, or a cluster.
+//! Real etcd nodes: one alone, or a cluster.
 
-use std::net::TcpListener;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_fs::TempDir;
 
+/// Where a node is.
+#[derive(Debug, Clone)]
+pub struct Home {
+    pub address: IpAddr,
+    pub port: u16,
+    pub peer_port: u16,
+    /// The words before a command that is to run there.
+    pub within: Vec<String>,
+}
+
+impl Home {
+    /// On loopback, at ports that nobody listens on now.
+    fn new() -> Home {
+        Home {
+            address: Ipv4Addr::LOCALHOST.into(),
+            port: free_port(),
+            peer_port: free_port(),
+            within: Vec::new(),
+        }
+    }
+
+    /// Where clients reach it.
+    pub fn clients(&self) -> SocketAddr {
+        (self.address, self.port).into()
+    }
+
+    fn peers(&self) -> SocketAddr {
+        (self.address, self.peer_port).into()
+    }
+}
+
 /// One node.
 pub struct Node {
     name: String,
     dir: PathBuf,
-    pub port: u16,
-    peer_port: u16,
+    pub home: Home,
     options: Vec<String>,
     child: Option<Child>,
 }
@@ -25,7 +55,6 @@ pub struct Cluster {
     _dir: TempDir,
 }
 
-/// A port that nobody listens on now.
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
@@ -34,6 +63,11 @@ fn free_port() -> u16 {
 impl Cluster {
     /// Starts `count` nodes that are quick to elect a leader.
     pub fn start(count: usize, options: &[&str]) -> Cluster {
+        Cluster::start_at((0..count).map(|_| Home::new()), options)
+    }
+
+    /// The same, each at a place of its own.
+    pub fn start_at(homes: impl Iterator<Item = Home>, options: &[&str]) -> Cluster {
         let options = [
             "--heartbeat-interval=20",
             "--election-timeout=200",
@@ -48,19 +82,19 @@ impl Cluster {
             Ok(dir) => dir,
             Err(_) => TempDir::new().unwrap(),
         };
-        let nodes: Vec<Node> = (1..=count)
-            .map(|number| Node {
+        let nodes: Vec<Node> = (1..)
+            .zip(homes)
+            .map(|(number, home)| Node {
                 name: format!("n{number}"),
                 dir: dir.path().join(format!("n{number}")),
-                port: free_port(),
-                peer_port: free_port(),
+                home,
                 options: options.clone(),
                 child: None,
             })
             .collect();
         let peers = nodes
             .iter()
-            .map(|node| format!("{}=http://127.0.0.1:{}", node.name, node.peer_port));
+            .map(|node| format!("{}=http://{}", node.name, node.home.peers()));
         let peers = peers.collect::<Vec<_>>().join(",");
         let mut cluster = Cluster {
             nodes,
@@ -68,7 +102,7 @@ impl Cluster {
             is_new: true,
             _dir: dir,
         };
-        for number in 0..count {
+        for number in 0..cluster.nodes.len() {
             cluster.begin(number);
         }
         cluster.is_new = false;
@@ -81,7 +115,7 @@ impl Cluster {
         let nodes = self
             .nodes
             .iter()
-            .map(|node| format!("127.0.0.1:{}", node.port));
+            .map(|node| node.home.clients().to_string());
         format!("etcd://{}/{prefix}", nodes.collect::<Vec<_>>().join(","))
     }
 
@@ -89,11 +123,13 @@ impl Cluster {
     pub fn begin(&mut self, number: usize) {
         let (peers, is_new) = (self.peers.clone(), self.is_new);
         let node = &mut self.nodes[number];
-        let client = format!("http://127.0.0.1:{}", node.port);
-        let peer = format!("http://127.0.0.1:{}", node.peer_port);
+        let client = format!("http://{}", node.home.clients());
+        let peer = format!("http://{}", node.home.peers());
         // It ends with the thread that has begun it, whatever ends that.
         let child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "etcd", "--name", &node.name])
+            .args(["--pdeathsig", "KILL"])
+            .args(&node.home.within)
+            .args(["etcd", "--name", &node.name])
             .arg("--data-dir")
             .arg(&node.dir)
             .args(["--listen-client-urls", &client])
@@ -156,8 +192,8 @@ impl Node {
     pub fn post(&self, path: &str, body: &str) -> Option<serde_json::Value> {
         use std::io::{Read as _, Write as _};
 
-        let address = ([127, 0, 0, 1], self.port).into();
         let patience = Duration::from_secs(3);
+        let address = self.home.clients();
         let mut stream = std::net::TcpStream::connect_timeout(&address, patience).ok()?;
         stream.set_read_timeout(Some(patience)).ok()?;
         write!(
