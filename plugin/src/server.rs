@@ -270,8 +270,9 @@ impl<'a> Call<'a> {
     /// # Errors
     /// As [`ledger::migrate`].
     pub fn migrate(&self, to: &LedgerPlace) -> Result<u64, LedgerError> {
-        let files = &self.settings().etcd;
-        ledger::migrate(self.server.ledger, to, files, self.at_leisure())
+        let settings = self.settings();
+        let (at, files) = (&settings.ledger, &settings.etcd);
+        ledger::migrate(self.server.ledger, at, to, files, self.at_leisure())
     }
 
     /// For what the administrator asks, which takes as long as the ledger is

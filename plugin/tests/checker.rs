@@ -624,7 +624,7 @@ impl Ledger for Forgetful {
         self.ledger.contents(when)
     }
 
-    fn retire(&self, when: When<'_>, to: Option<&str>) -> Result<(), LedgerError> {
+    fn retire(&self, when: When<'_>, to: Option<&str>) -> Result<bool, LedgerError> {
         self.ledger.retire(when, to)
     }
 

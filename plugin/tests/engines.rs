@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use git_claim_api::ledger::LedgerPlace;
 use git_claim_plugin::claim::Now;
-use git_claim_plugin::ledger::{EtcdLedger, Ledger, SqliteLedger, When};
+use git_claim_plugin::ledger::{self, EtcdLedger, Ledger, SqliteLedger, When};
 
 use crate::etcd::Cluster;
 use crate::time_machine::TimeMachine;
@@ -112,4 +112,27 @@ impl Etcd {
         };
         EtcdLedger::open(&place, &Default::default()).unwrap()
     }
+}
+
+/// A ledger that is there already, in its own time.
+pub struct Placed(pub LedgerPlace);
+
+impl Engine for Placed {
+    const WHOLE_SECONDS: bool = true;
+    const BY_HOSTS_CLOCK: bool = false;
+
+    fn new(_: &Path, _: i64) -> Placed {
+        unreachable!("it is there before")
+    }
+
+    fn place(&self) -> LedgerPlace {
+        self.0.clone()
+    }
+
+    fn open(&self) -> Box<dyn Ledger> {
+        let settings = serde_json::json!({ "ledger": self.0 });
+        ledger::open(&serde_json::from_value(settings).unwrap()).unwrap()
+    }
+
+    fn step_ms(&self, _: i64) {}
 }

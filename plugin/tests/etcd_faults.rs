@@ -2,51 +2,22 @@
 //! that was acknowledged is never lost, and nobody holds what another holds.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use git_claim_api::ledger::LedgerPlace;
 use git_claim_plugin::claim::Now;
-use git_claim_plugin::ledger::{EtcdLedger, Ledger, When};
+use git_claim_plugin::ledger::When;
 use serde_json::Value;
 
-use crate::engines::Engine;
+use crate::engines::Placed;
 use crate::etcd::Cluster;
 use crate::support::{Forge, Said};
 
-/// A ledger on a cluster, in the cluster's own time.
-struct Nodes {
-    place: LedgerPlace,
-}
-
-impl Engine for Nodes {
-    const WHOLE_SECONDS: bool = true;
-    const BY_HOSTS_CLOCK: bool = false;
-
-    fn new(_: &Path, _: i64) -> Nodes {
-        unreachable!("a cluster is there before")
-    }
-
-    fn place(&self) -> LedgerPlace {
-        self.place.clone()
-    }
-
-    fn open(&self) -> Box<dyn Ledger> {
-        let LedgerPlace::Etcd(place) = &self.place else {
-            unreachable!()
-        };
-        Box::new(EtcdLedger::open(place, &Default::default()).unwrap())
-    }
-
-    fn step_ms(&self, _: i64) {}
-}
-
 /// A front end that uses the ledger at `place`.
-fn front_end(place: &str) -> Forge<Nodes> {
+fn front_end(place: &str) -> Forge<Placed> {
     let place = place.parse().unwrap();
     let repos = vec![("r.git".to_owned(), None)];
-    Forge::with(assert_fs::TempDir::new().unwrap(), Nodes { place }, repos)
+    Forge::with(assert_fs::TempDir::new().unwrap(), Placed(place), repos)
 }
 
 /// Three nodes with an empty ledger on them.
@@ -124,7 +95,7 @@ fn work(place: &str, number: usize, is_over: &AtomicBool) -> Told {
     told
 }
 
-fn give_back(forge: &Forge<Nodes>, name: &str, issue: &str) -> Said {
+fn give_back(forge: &Forge<Placed>, name: &str, issue: &str) -> Said {
     let said = forge.ask(name, &format!("release r.git {issue} --session s"));
     // A release without an answer may have been made, and another may hold it.
     assert!(matches!(said.exit, 0 | 4 | 6), "{said:?}");

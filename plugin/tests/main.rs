@@ -15,6 +15,7 @@ mod etcd;
 mod etcd_faults;
 mod etcd_ledger;
 mod ledger;
+mod moves;
 mod power;
 mod support;
 mod time_machine;

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 
 use git_claim_api::ledger::LedgerPlace;
 use git_claim_api::settings::EtcdFiles;
+use rustix::fs::{FlockOperation, flock};
 
 use super::contents::Contents;
-use super::{EtcdLedger, Ledger, LedgerError, SqliteLedger, When, sqlite};
+use super::queue::Queue;
+use super::{EtcdLedger, Ledger, LedgerError, When, file, lock_file, sqlite};
 
 /// Puts `contents` into a new file; answers its number of rows.
 ///
@@ -55,67 +57,209 @@ pub fn into_new_file<T>(
     synced
 }
 
-/// Moves all of `from` to `to`: from its beginning `from` takes no change any
-/// more, and in the end it says where it went. What was not finished can be done
-/// again; `from` is put back into service where it can't be done at all.
+/// What is found where a ledger is to be put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    /// Nothing, or what an earlier try has left, or the same ledger before it
+    /// had moved away from there.
+    Free,
+    /// The same ledger, in service.
+    Itself,
+    /// Another one.
+    Another,
+}
+
+/// Where a ledger is to be put.
+trait Target {
+    /// What is there of the ledger `id`.
+    fn found(&self, id: &str) -> Result<Room, LedgerError>;
+
+    /// Puts `contents` where there is room, out of service; answers what can be
+    /// read there then.
+    fn fill(&self, contents: &Contents) -> Result<Contents, LedgerError>;
+
+    /// Puts what was filled into service.
+    fn open(&self) -> Result<(), LedgerError>;
+}
+
+/// Moves all of `from`, which is at `at`, to `to`: from its beginning `from`
+/// takes no change any more, and says where it goes. `to` is put into service in
+/// one last step, once it was compared. What was broken off can be done again.
 ///
 /// # Errors
 /// `to` has another ledger, or can't be reached.
 pub fn migrate(
     from: &dyn Ledger,
+    at: &LedgerPlace,
     to: &LedgerPlace,
     files: &EtcdFiles,
     when: When<'_>,
 ) -> Result<u64, LedgerError> {
-    from.retire(when, Some(&to.to_string()))?;
-    let moved = from.contents(when).and_then(|contents| {
-        let target: Box<dyn Ledger> = match to {
-            LedgerPlace::File(path) => {
-                let contents = contents.clone().moved_to(when.clock.now());
-                replace(&contents, path)?;
-                Box::new(SqliteLedger::open(path)?)
-            }
-            LedgerPlace::Etcd(place) => {
-                let target = EtcdLedger::open(place, files)?;
-                target.load(&contents, when.deadline)?;
-                Box::new(target)
-            }
-        };
-        match contents.differs_from(&target.contents(when)?) {
-            None => Ok(contents.rows.len() as u64),
-            Some(what) => Err(LedgerError::Unfit {
-                path: PathBuf::from(to.to_string()),
-                why: format!("differs from what was moved there: {what}"),
-            }),
+    // Whoever was broken off may still be at it.
+    let _alone = at.file().map(alone).transpose()?;
+    match to {
+        LedgerPlace::File(path) => {
+            file::check(path)?;
+            // Nobody else puts a ledger there meanwhile.
+            let queue = Queue::open(path)?;
+            let _turn = queue.wait(when.deadline)?;
+            carry(from, to, &FileTarget { path, when }, when)
         }
-    });
-    if moved.is_err() {
-        from.retire(when, None)?;
+        LedgerPlace::Etcd(place) => {
+            let ledger = EtcdLedger::open(place, files)?;
+            let from_place = at.to_string();
+            let target = EtcdTarget {
+                ledger,
+                from: from_place,
+                when,
+            };
+            carry(from, to, &target, when)
+        }
     }
-    moved
 }
 
-/// Puts `contents` at `path`, where there is nothing, or the same ledger before
-/// it had moved away.
-fn replace(contents: &Contents, path: &Path) -> Result<(), LedgerError> {
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// A lock on a side file of a ledger that is being moved.
+fn alone(path: &Path) -> Result<File, LedgerError> {
     let unfit = |why: String| LedgerError::Unfit {
         path: path.to_owned(),
         why,
     };
-    if path.exists() && sqlite::moved_away(path)?.as_deref() != Some(contents.id.as_str()) {
-        return Err(unfit("is there already".to_owned()));
+    let lock = lock_file::open(&beside(path, "-moving"))
+        .map_err(|error| unfit(format!("cannot be moved: {error}")))?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(_) => Err(unfit("is being moved already".to_owned())),
     }
-    let beside = |ending: &str| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(ending);
-        PathBuf::from(name)
+}
+
+/// Never are both in service: `from` is put back only where it is known that
+/// `target` was not opened.
+fn carry(
+    from: &dyn Ledger,
+    to: &LedgerPlace,
+    target: &dyn Target,
+    when: When<'_>,
+) -> Result<u64, LedgerError> {
+    let was_in_service = from.retire(when, Some(&to.to_string()))?;
+    let put_back = |error| {
+        from.retire(when, None)
+            .map_or_else(|failed| failed, |_| error)
     };
-    if beside("-wal").exists() {
-        return Err(unfit("is still in use".to_owned()));
+    let is_open_perhaps = !was_in_service;
+    let looked = from
+        .contents(when)
+        .and_then(|contents| Ok((target.found(&contents.id)?, contents)));
+    let (found, contents) = match looked {
+        Ok(looked) => looked,
+        Err(error) if is_open_perhaps => return Err(error),
+        Err(error) => return Err(put_back(error)),
+    };
+    let rows = contents.rows.len() as u64;
+    let unfit = |why: String| LedgerError::Unfit {
+        path: PathBuf::from(to.to_string()),
+        why,
+    };
+    match found {
+        Room::Free => {}
+        // An earlier try came that far, and was not heard of.
+        Room::Itself if is_open_perhaps => return Ok(rows),
+        Room::Itself | Room::Another => {
+            return Err(put_back(unfit("has another ledger already".to_owned())));
+        }
     }
-    let new = beside("-new");
-    // What an earlier try has left.
-    let _ = fs::remove_file(&new);
-    to_file(contents, &new)?;
-    fs::rename(&new, path).map_err(|error| unfit(format!("cannot be put in place: {error}")))
+    let filled = target.fill(&contents).and_then(|filled| {
+        let difference = contents.differs_from(&filled);
+        difference.map_or(Ok(()), |what| {
+            Err(unfit(format!("differs from what was moved there: {what}")))
+        })
+    });
+    match filled {
+        Ok(()) => target.open().map(|()| rows),
+        // Another try has begun, and goes on with it.
+        Err(LedgerError::Busy) => Err(LedgerError::Busy),
+        Err(error) => Err(put_back(error)),
+    }
+}
+
+/// Why a ledger that has moved to `place` can't be moved from here.
+pub fn moved_on(place: &str) -> String {
+    format!("has moved to {place}; move it from there")
+}
+
+/// A file, which is there once it has its name.
+struct FileTarget<'a> {
+    path: &'a Path,
+    when: When<'a>,
+}
+
+impl FileTarget<'_> {
+    fn unfit(&self, why: String) -> LedgerError {
+        LedgerError::Unfit {
+            path: self.path.to_owned(),
+            why,
+        }
+    }
+}
+
+impl Target for FileTarget<'_> {
+    fn found(&self, id: &str) -> Result<Room, LedgerError> {
+        if !self.path.exists() {
+            return Ok(Room::Free);
+        }
+        let (there, is_in_service) = sqlite::whose(self.path)?;
+        Ok(match (there == id, is_in_service) {
+            (false, _) => Room::Another,
+            (true, true) => Room::Itself,
+            (true, false) => Room::Free,
+        })
+    }
+
+    fn fill(&self, contents: &Contents) -> Result<Contents, LedgerError> {
+        if beside(self.path, "-wal").exists() {
+            return Err(self.unfit("is still in use".to_owned()));
+        }
+        let now = self.when.clock.now();
+        let new = beside(self.path, "-new");
+        // What an earlier try has left.
+        let _ = fs::remove_file(&new);
+        to_file(&contents.clone().moved_to(now), &new)?;
+        sqlite::filled(&new, now)
+    }
+
+    fn open(&self) -> Result<(), LedgerError> {
+        let named = fs::rename(beside(self.path, "-new"), self.path);
+        let folder = self.path.parent().unwrap_or(self.path);
+        named
+            .and_then(|()| File::open(folder)?.sync_all())
+            .map_err(|error| self.unfit(format!("cannot be put in place: {error}")))
+    }
+}
+
+/// A prefix in etcd, which says until the end that the ledger is where it came
+/// from.
+struct EtcdTarget<'a> {
+    ledger: EtcdLedger,
+    from: String,
+    when: When<'a>,
+}
+
+impl Target for EtcdTarget<'_> {
+    fn found(&self, id: &str) -> Result<Room, LedgerError> {
+        self.ledger.found(id, self.when.deadline)
+    }
+
+    fn fill(&self, contents: &Contents) -> Result<Contents, LedgerError> {
+        self.ledger.load(contents, &self.from, self.when.deadline)?;
+        Ledger::contents(&self.ledger, self.when)
+    }
+
+    fn open(&self) -> Result<(), LedgerError> {
+        self.ledger.retire(self.when, None).map(|_| ())
+    }
 }

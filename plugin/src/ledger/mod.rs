@@ -284,11 +284,11 @@ pub trait Ledger: Send + Sync {
     fn contents(&self, when: When<'_>) -> Result<Contents, LedgerError>;
 
     /// Takes the ledger out of service: whoever uses it learns that it has moved
-    /// to `to`. `None` puts it back.
+    /// to `to`. `None` puts it back. Answers whether it was in service.
     ///
     /// # Errors
-    /// [`LedgerError`].
-    fn retire(&self, when: When<'_>, to: Option<&str>) -> Result<(), LedgerError>;
+    /// Also where it has moved to another place already.
+    fn retire(&self, when: When<'_>, to: Option<&str>) -> Result<bool, LedgerError>;
 
     /// How far the ledger has come; costs next to nothing.
     ///

@@ -16,7 +16,7 @@ use rusqlite::{
 };
 
 use super::contents::Contents;
-use super::copy::into_new_file;
+use super::copy::{into_new_file, moved_on};
 use super::file::{self, Found};
 use super::queue::Queue;
 use super::rows::{self, Damage, ENDED, LEASE, TENURE, TENURE_COLUMNS};
@@ -380,7 +380,7 @@ impl Ledger for SqliteLedger {
         })
     }
 
-    fn retire(&self, when: When<'_>, to: Option<&str>) -> Result<(), LedgerError> {
+    fn retire(&self, when: When<'_>, to: Option<&str>) -> Result<bool, LedgerError> {
         let sql = |error| ledger_error(&self.path, error);
         self.with(|handle| {
             let queue = Queue::open(&self.path)?;
@@ -389,10 +389,18 @@ impl Ledger for SqliteLedger {
                 .connection
                 .transaction_with_behavior(TransactionBehavior::Immediate)
                 .map_err(sql)?;
+            let was = schema::moved_to(&transaction).map_err(sql)?;
+            let is_elsewhere = |was: &&String| to.is_some_and(|to| to != *was);
+            if let Some(elsewhere) = was.as_ref().filter(is_elsewhere) {
+                return Err(LedgerError::Unfit {
+                    path: self.path.clone(),
+                    why: moved_on(elsewhere),
+                });
+            }
             schema::set_moved(&transaction, to).map_err(sql)?;
             transaction.commit().map_err(sql)?;
             drop(turn);
-            Ok(())
+            Ok(was.is_none())
         })
     }
 
@@ -950,20 +958,28 @@ pub fn fill(path: &Path, contents: &Contents) -> Result<(), LedgerError> {
     connection.close().map_err(|(_, error)| sql(error))
 }
 
-/// The id of the ledger in a file, if it has moved away.
+/// The id of the ledger in a file, and whether it is in service.
 ///
 /// # Errors
 /// It can't be read.
-pub fn moved_away(path: &Path) -> Result<Option<String>, LedgerError> {
+pub fn whose(path: &Path) -> Result<(String, bool), LedgerError> {
     let sql = |error| ledger_error(path, error);
-    file::check(path)?;
     let connection =
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(sql)?;
-    match schema::moved_to(&connection).map_err(sql)? {
-        None => Ok(None),
-        Some(_) => connection
-            .query_row("SELECT id FROM ledger", [], |row| row.get(0))
-            .map(Some)
-            .map_err(sql),
-    }
+    let moved = schema::moved_to(&connection).map_err(sql)?;
+    let id = connection
+        .query_row("SELECT id FROM ledger", [], |row| row.get(0))
+        .map_err(sql)?;
+    Ok((id, moved.is_none()))
+}
+
+/// All that a file of [`fill`]'s holds.
+///
+/// # Errors
+/// It can't be read.
+pub fn filled(path: &Path, now: Now) -> Result<Contents, LedgerError> {
+    let sql = |error| ledger_error(path, error);
+    let connection =
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(sql)?;
+    contents(&connection, path, now)
 }

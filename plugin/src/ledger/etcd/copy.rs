@@ -7,15 +7,23 @@ use git_claim_api::ids::IssueId;
 
 use super::EtcdLedger;
 use super::keys::{RepoKeys, end_part, unescaped};
-use super::kv::{Edit, Found, Guard, MOST_OPERATIONS, Outcome, Pair, Range};
+use super::kv::{Edit, Found, Guard, Header, MOST_OPERATIONS, Outcome, Pair, Range};
 use super::look::Look;
 use super::record::{self, Alias, Begun, Meta, Place, Row, SCHEMA};
 use crate::claim::{Ended, Tenure};
 use crate::ledger::contents::Contents;
+use crate::ledger::copy::Room;
 use crate::ledger::{LedgerError, View as _};
 
 /// How many keys are asked for at once.
 const PAGE: usize = 1_000;
+
+/// How it stands where a ledger is to be put.
+struct Before {
+    found: Room,
+    meta: Guard,
+    cluster: u64,
+}
 
 impl EtcdLedger {
     /// All that it holds.
@@ -91,51 +99,77 @@ impl EtcdLedger {
             .map_err(|_| self.unfit(&format!("has a key that is no issue's: {}", pair.key)))
     }
 
-    /// Puts `contents` where there is nothing yet, or what was begun before and
-    /// not finished, or the same ledger when it had moved away. It is there once
-    /// all of it is.
+    /// What is there of the ledger `id`.
     ///
     /// # Errors
-    /// Another ledger is there.
-    pub fn load(&self, contents: &Contents, deadline: Instant) -> Result<(), LedgerError> {
-        let failed = |error| self.failed(error);
-        let loading = format!("{}loading", self.keys.all());
+    /// It can't be read.
+    pub fn found(&self, id: &str, deadline: Instant) -> Result<Room, LedgerError> {
+        Ok(self.look_for_room(id, deadline)?.found)
+    }
+
+    fn look_for_room(&self, id: &str, deadline: Instant) -> Result<Before, LedgerError> {
         let count = Range {
             count_only: true,
             ..Range::prefix(self.keys.all())
         };
         let ranges = [
             Range::one(self.keys.meta()),
-            Range::one(loading.clone()),
+            Range::one(self.keys.loading()),
             count,
         ];
         let (header, found) = self
             .client
             .ranges(&ranges, None, deadline)
-            .map_err(failed)?;
+            .map_err(|error| self.failed(error))?;
         let value = |found: Option<&Found>| found.and_then(|found| found.pairs.first()).cloned();
         let meta = value(found.first());
         let begun = value(found.get(1));
         let is_empty = found.get(2).is_none_or(|found| found.count == 0);
-        let may_replace = match &meta {
-            None => begun.is_some_and(|begun| begun.value == contents.id.as_bytes()),
+        let room = match &meta {
+            None if is_empty => Room::Free,
+            None if begun.is_some_and(|begun| begun.value == id.as_bytes()) => Room::Free,
+            None => Room::Another,
             Some(pair) => {
                 let meta: Meta = self.read(pair)?;
-                meta.id == contents.id && meta.moved_to.is_some()
+                match (meta.id == id, meta.moved_to) {
+                    (false, _) => Room::Another,
+                    (true, None) => Room::Itself,
+                    (true, Some(_)) => Room::Free,
+                }
             }
         };
-        if !is_empty && !may_replace {
-            return Err(self.unfit("has another ledger already"));
+        Ok(Before {
+            found: room,
+            meta: Guard::WrittenAt(meta.map_or(0, |pair| pair.written_at)),
+            cluster: header.cluster,
+        })
+    }
+
+    /// Puts `contents` where there is room. When all of it is there, it says that
+    /// it has moved to `from`, where it comes from.
+    ///
+    /// # Errors
+    /// [`LedgerError::Busy`]: another such load has begun since this one did.
+    pub fn load(
+        &self,
+        contents: &Contents,
+        from: &str,
+        deadline: Instant,
+    ) -> Result<(), LedgerError> {
+        let before = self.look_for_room(&contents.id, deadline)?;
+        if before.found != Room::Free {
+            return Err(LedgerError::Busy);
         }
-        let guard = (
-            self.keys.meta(),
-            Guard::WrittenAt(meta.map_or(0, |pair| pair.written_at)),
-        );
-        let away = vec![(self.keys.all(), Edit::DeleteBelow)];
-        self.must(std::slice::from_ref(&guard), &away, deadline)?;
-        let absent = [(self.keys.meta(), Guard::WrittenAt(0))];
+        let away = [(self.keys.all(), Edit::DeleteBelow)];
+        self.must(&[(self.keys.meta(), before.meta)], &away, deadline)?;
+        let loading = self.keys.loading();
+        let absent = (self.keys.meta(), Guard::WrittenAt(0));
         let mark = put(loading.clone(), contents.id.clone().into_bytes());
-        self.must(&absent, &[mark], deadline)?;
+        let nobody_else = (loading.clone(), Guard::WrittenAt(0));
+        let marked = self.must(&[absent.clone(), nobody_else], &[mark], deadline)?;
+        // Whoever begins anew makes another mark. What is still on its way to
+        // the cluster then comes too late.
+        let mine = [absent, (loading.clone(), Guard::WrittenAt(marked.revision))];
         let mut edits = Vec::new();
         // Above the numbers of all that is carried.
         let seq_base = contents.last_seq().max(contents.past.len() as u64 + 1);
@@ -152,7 +186,8 @@ impl EtcdLedger {
                 self.load_tenure(&mut edits, &keys, issue, claim.token, tenure);
                 let left = tenure.expires_at.map(|end| end - contents.at);
                 if let Some(left) = left.filter(|left| *left > 0) {
-                    let lease = self.client.grant(left, deadline).map_err(failed)?.id;
+                    let granted = self.client.grant(left, deadline);
+                    let lease = granted.map_err(|error| self.failed(error))?.id;
                     let value = claim.token.to_string().into_bytes();
                     edits.push((keys.live(issue.as_str()), Edit::Put { value, lease }));
                 }
@@ -170,20 +205,20 @@ impl EtcdLedger {
                 .into_iter()
                 .map(|(key, edit)| (key.clone(), edit.clone()))
                 .collect();
-            self.must(&absent, &chunk, deadline)?;
+            self.must(&mine, &chunk, deadline)?;
         }
         let meta = Meta {
             schema: SCHEMA,
             id: contents.id.clone(),
-            cluster: header.cluster,
+            cluster: before.cluster,
             seq_base,
-            moved_to: None,
+            moved_to: Some(from.to_owned()),
         };
         let done = [
             put(self.keys.meta(), record::write(&meta)),
             (loading, Edit::Delete),
         ];
-        self.must(&absent, &done, deadline)
+        self.must(&mine, &done, deadline).map(|_| ())
     }
 
     fn load_tenure(
@@ -243,9 +278,9 @@ impl EtcdLedger {
         guards: &[(String, Guard)],
         edits: &[(String, Edit)],
         deadline: Instant,
-    ) -> Result<(), LedgerError> {
+    ) -> Result<Header, LedgerError> {
         match self.client.transaction(guards, edits, deadline) {
-            Ok((_, Outcome::Made)) => Ok(()),
+            Ok((header, Outcome::Made)) => Ok(header),
             Ok((_, Outcome::Conflict)) => Err(LedgerError::Busy),
             Err(error) => Err(self.failed(error)),
         }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! meta                                      the ledger's id and schema
+//! loading                                   instead of that, while a ledger is put there: its id
 //! alias/REPO                                another name for REPO below, after a rename
 //! row/REPO/ISSUE                            token, generation, the last writes
 //! held/REPO/ISSUE                           the tenure, until it is given back
@@ -45,6 +46,11 @@ impl Keys {
 
     pub fn meta(&self) -> String {
         format!("{}/meta", self.prefix)
+    }
+
+    /// Whose load is under way.
+    pub fn loading(&self) -> String {
+        format!("{}/loading", self.prefix)
     }
 
     /// The other name of a repository, if it has one.

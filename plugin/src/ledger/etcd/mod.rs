@@ -28,6 +28,7 @@ use self::kv::{Edit, Guard, Range};
 use self::look::Look;
 use self::record::{Made, Meta, SCHEMA, Witness};
 use super::contents::Contents;
+use super::copy::moved_on;
 use super::{Ledger, LedgerError, Transaction, Verdict, Version, View, When};
 use crate::random;
 
@@ -217,6 +218,7 @@ impl Ledger for EtcdLedger {
         let value = record::write(&meta(header.cluster));
         let edits = [(self.keys.meta(), Edit::Put { value, lease: 0 })];
         self.must(&guards, &edits, when.deadline)
+            .map(|_| ())
             .map_err(|error| match error {
                 LedgerError::Busy => self.unfit("is there already"),
                 error => error,
@@ -228,15 +230,21 @@ impl Ledger for EtcdLedger {
         EtcdLedger::contents(self, &look)
     }
 
-    fn retire(&self, when: When<'_>, to: Option<&str>) -> Result<(), LedgerError> {
+    fn retire(&self, when: When<'_>, to: Option<&str>) -> Result<bool, LedgerError> {
         let look = Look::begin_anyway(self, when.deadline)?;
+        let was = look.meta().moved_to.clone();
+        let is_elsewhere = |was: &&String| to.is_some_and(|to| to != *was);
+        if let Some(elsewhere) = was.as_ref().filter(is_elsewhere) {
+            return Err(self.unfit(&moved_on(elsewhere)));
+        }
         let meta = Meta {
             moved_to: to.map(str::to_owned),
             ..look.meta().clone()
         };
         let value = record::write(&meta);
         let edits = [(self.keys.meta(), Edit::Put { value, lease: 0 })];
-        self.must(&look.guards(), &edits, when.deadline)
+        self.must(&look.guards(), &edits, when.deadline)?;
+        Ok(was.is_none())
     }
 
     fn version(&self, when: When<'_>) -> Result<Version, LedgerError> {
