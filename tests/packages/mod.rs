@@ -1,9 +1,11 @@
-//! What is handed out: Debian packages, the archive of the source, the crates.
+//! What is handed out: Debian packages, the archive of the source, the crates, and
+//! what they are built of.
 
 mod archive;
 mod crates;
 mod debian;
 mod debs;
+mod licences;
 
 use std::path::{Path, PathBuf};
 
