@@ -34,6 +34,8 @@ mod exit_codes;
 #[cfg(test)]
 mod fence;
 #[cfg(test)]
+mod flood;
+#[cfg(test)]
 mod habits;
 #[cfg(test)]
 mod hook;

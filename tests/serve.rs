@@ -1,78 +1,14 @@
 //! `serve` over a real sshd: one login for many requests, and a watch that hears
 //! of everybody else's.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::support::client::Client;
 use crate::support::forge::{Forge, REPO, git};
+use crate::support::serving::Connection;
 use crate::support::{issue, programs};
-
-/// Longer than anything takes.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A connection with its lines.
-struct Connection {
-    process: Child,
-    input: Option<ChildStdin>,
-    lines: Receiver<String>,
-}
-
-impl Connection {
-    /// `ssh forge collab-lease serve …`.
-    fn open(client: &Client) -> Connection {
-        let mut ssh = client.person().std_command("ssh", client.dir());
-        ssh.arg("forge").arg(format!("collab-lease serve {REPO}"));
-        Connection::of(ssh)
-    }
-
-    fn of(mut command: Command) -> Connection {
-        let mut process = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(process.stdout.take().unwrap());
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in output.lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        Connection {
-            input: process.stdin.take(),
-            process,
-            lines,
-        }
-    }
-
-    fn send(&mut self, text: &str) {
-        // A server that has ended the connection reads no more.
-        let _ = self.input.as_mut().unwrap().write_all(text.as_bytes());
-    }
-
-    fn next(&self) -> Value {
-        let line = self.lines.recv_timeout(PATIENCE).expect("a line");
-        serde_json::from_str(&line).unwrap()
-    }
-
-    fn ask(&mut self, request: &Value) -> Value {
-        self.send(&format!("{request}\n"));
-        self.next()
-    }
-
-    /// Ends the client's side; how the server's ended.
-    fn end(mut self) -> i32 {
-        self.input = None;
-        self.process.wait().unwrap().code().unwrap()
-    }
-}
 
 #[test]
 fn many_requests_take_one_login() {
@@ -178,8 +114,7 @@ fn a_broken_client_hurts_nobody() {
         killed.ask(&json!({"op":"acquire","issue":"862b"}))["exit"],
         0
     );
-    killed.process.kill().unwrap();
-    killed.process.wait().unwrap();
+    killed.kill();
     let mut garbage = Connection::open(&alice);
     garbage.send("\u{0}\u{1b}[31m\n");
     assert!(garbage.next()["error"].is_string());
@@ -192,8 +127,7 @@ fn a_broken_client_hurts_nobody() {
     bob.run("git claim 862b").code(4);
     deaf.kill().unwrap();
     deaf.wait().unwrap();
-    half.process.kill().unwrap();
-    half.process.wait().unwrap();
+    half.kill();
 }
 
 #[test]
@@ -222,7 +156,7 @@ fn a_request_that_hangs_ends_its_connection_and_no_other() {
     one.send(&format!("{renew}\n"));
     // Looking needs no turn.
     assert_eq!(two.ask(&json!({"op":"list"}))["exit"], 0);
-    assert_eq!(one.process.wait().unwrap().code(), Some(6));
+    assert_eq!(one.ended(), 6);
     file.unlock().unwrap();
     assert_eq!(two.ask(&renew)["exit"], 0);
     assert_eq!(two.end(), 0);

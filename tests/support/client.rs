@@ -242,7 +242,14 @@ impl Client {
 
     /// One exec request with the bytes of `command`, as plain ssh sends it.
     pub fn ssh(&self, command: impl AsRef<OsStr>) -> assert_cmd::Command {
-        let mut ssh = self.command("ssh");
+        let mut ssh = assert_cmd::Command::from_std(self.std_ssh(command));
+        ssh.timeout(PATIENCE);
+        ssh
+    }
+
+    /// The same for a test that deals with the process itself.
+    pub fn std_ssh(&self, command: impl AsRef<OsStr>) -> std::process::Command {
+        let mut ssh = self.person.std_command("ssh", &self.dir);
         ssh.arg("-S").arg(self.connection());
         ssh.arg("forge").arg(command);
         ssh

@@ -218,6 +218,11 @@ impl Forge {
         descendants(self.sshd.as_ref().expect("sshd runs").process.id())
     }
 
+    /// Where sshd listens, on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.sshd.as_ref().expect("sshd runs").port
+    }
+
     /// What sshd has logged until now.
     pub fn log(&self) -> Vec<String> {
         self.sshd.as_ref().expect("sshd runs").lines()

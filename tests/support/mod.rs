@@ -9,6 +9,7 @@ pub mod clock;
 pub mod forge;
 pub mod ledger;
 pub mod programs;
+pub mod serving;
 pub mod session;
 pub mod terminal;
 
