@@ -32,13 +32,18 @@ fn compile(dir: &Path) -> Command {
 /// Plays one scene of the C host against the plugin.
 fn play(scene: &str) -> Assert {
     let dir = TempDir::new().unwrap();
-    let repo = dir.path().join("r.git");
+    let host = compile(dir.path());
+    play_in(dir.path(), host, scene)
+}
+
+/// The same, with a folder for what it needs.
+fn play_in(dir: &Path, mut host: Command, scene: &str) -> Assert {
+    let repo = dir.join("r.git");
     std::fs::create_dir(&repo).unwrap();
     git(&repo, &["init", "-q", "--bare"]);
-    compile(dir.path())
-        .arg("run")
+    host.arg("run")
         .arg(programs::plugin())
-        .arg(dir.path())
+        .arg(dir)
         .arg(scene)
         .assert()
         .success()
@@ -156,6 +161,58 @@ fn four_threads_share_an_instance() {
 fn a_host_that_breaks_the_contract_is_refused() {
     let played = play("contract");
     assert!(!stderr(&played).contains("panic"), "{}", stderr(&played));
+}
+
+/// No byte is read or written that is not the plugin's to touch, and none is lost:
+/// what is left at the end is what a process has once.
+#[test]
+fn valgrind_has_nothing_to_say() {
+    for scene in [
+        "acquire", "list", "denied", "fork", "short", "threads", "query", "contract",
+    ] {
+        let dir = TempDir::new().unwrap();
+        let host = compile(dir.path());
+        let mut valgrind = Command::new(programs::need("valgrind"));
+        valgrind
+            .args([
+                "--quiet",
+                "--error-exitcode=99",
+                "--exit-on-first-error=yes",
+            ])
+            .args([
+                "--leak-check=full",
+                "--show-leak-kinds=definite,indirect,possible",
+            ])
+            .arg("--errors-for-leak-kinds=definite,indirect,possible")
+            .arg(host.get_program());
+        let played = play_in(dir.path(), valgrind, scene);
+        assert!(
+            !stderr(&played).contains("=="),
+            "{scene}: {}",
+            stderr(&played)
+        );
+    }
+}
+
+#[test]
+fn a_process_does_not_grow_over_100_000_calls() {
+    // In memory, where there is such a folder: the disk is not what is measured.
+    let memory = Path::new("/dev/shm");
+    let dir = match TempDir::new_in(memory) {
+        Ok(dir) => dir,
+        Err(_) => TempDir::new().unwrap(),
+    };
+    let host = compile(dir.path());
+    let said = stdout(&play_in(dir.path(), host, "many"));
+    let resident: Vec<u64> = said
+        .lines()
+        .map(|line| line.split_once(' ').unwrap().1.parse().unwrap())
+        .collect();
+    let &[early, late] = resident.as_slice() else {
+        panic!("{said}");
+    };
+    // 90,000 calls more; SQLite keeps up to 2 MiB of pages.
+    assert!(late < early + 4 * 1024, "KiB: {resident:?}");
 }
 
 #[test]

@@ -37,7 +37,8 @@ mmdebstrap mmdebstrap
 dpkg-shlibdeps dpkg-dev
 xz xz-utils
 etcd etcd-server
-openssl openssl'
+openssl openssl
+valgrind valgrind'
 
 packages=()
 while read -r program package; do

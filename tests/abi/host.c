@@ -4,7 +4,7 @@
  *
  *   host layout                    prints every size and offset of the header
  *   host run PLUGIN DIR SCENE      loads the plugin and plays one scene:
- *     acquire, list, denied, fork, short, threads, contract
+ *     acquire, list, denied, fork, short, threads, query, contract, many
  *
  * DIR is for the ledger, and has a bare repository "r.git". It is the host's
  * only one, in whose tracker every issue but "closed" is open. It prints what the plugin
@@ -455,6 +455,58 @@ static void scene_short(const gclaim_plugin *plugin)
     plugin->close(instance);
 }
 
+/* The memory that the process has now, in KiB. */
+static long resident(void)
+{
+    long pages, all;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file && fscanf(file, "%ld %ld", &all, &pages) == 2);
+    fclose(file);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* A host that lives for long: 100,000 calls, and every now and then another
+ * instance. Prints the memory after the first 10,000, and after all. */
+static void scene_many(const gclaim_plugin *plugin)
+{
+    static const struct {
+        const char *user, *command;
+        uint32_t wanted;
+    } ROUND[] = {
+        {"ann", "collab-lease acquire r %d --ttl 60 --session s", 0},
+        {"bob", "collab-lease acquire r %d", 4},
+        {"bob", "collab-lease list r", 0},
+        {"bob", "collab-lease show r %d", 0},
+        {"bob", "collab-lease log r %d --limit 5", 0},
+        {"bob", "collab-lease verify r %d --token 9999", 4},
+        {"eve", "collab-lease list nowhere", 1},
+        {"eve", "nonsense", 1},
+        {"ann", "collab-lease list r --ended --limit 5", 0},
+        {"ann", "collab-lease release r %d --session s", 0},
+    };
+    gclaim_host host = cut(offsetof(gclaim_host, resolve_issue));
+    gclaim_instance *instance = open_ledger(plugin, &host, directory);
+    for (int calls = 0; calls < 100000;) {
+        int issue = calls / 10 % 100;
+        for (size_t i = 0; i < sizeof ROUND / sizeof *ROUND; i++, calls++) {
+            struct call call;
+            uint32_t exit_code;
+            char command[100];
+            snprintf(command, sizeof command, ROUND[i].command, issue);
+            CHECK(exec_as(plugin, instance, ROUND[i].user, command, GCLAIM_WRITE, &call,
+                          &exit_code) == GCLAIM_OK);
+            CHECK(exit_code == ROUND[i].wanted);
+        }
+        if (calls % 1000 == 0) {
+            plugin->close(instance);
+            instance = open_ledger(plugin, &host, directory);
+        }
+        if (calls == 10000 || calls == 100000)
+            printf("%d %ld\n", calls, resident());
+    }
+    plugin->close(instance);
+}
+
 int main(int argc, char **argv)
 {
     const gclaim_plugin *plugin;
@@ -472,6 +524,10 @@ int main(int argc, char **argv)
     directory = argv[3];
     if (strcmp(argv[4], "short") == 0) {
         scene_short(plugin);
+        return 0;
+    }
+    if (strcmp(argv[4], "many") == 0) {
+        scene_many(plugin);
         return 0;
     }
 
