@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use git_claim_plugin::claim::Now;
 use git_claim_plugin::ledger::When;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::engines::Placed;
 use crate::etcd::Cluster;
+use crate::network::Network;
 use crate::support::{Forge, Said};
 
 /// A front end that uses the ledger at `place`.
@@ -23,6 +24,12 @@ fn front_end(place: &str) -> Forge<Placed> {
 /// Three nodes with an empty ledger on them.
 fn three(options: &[&str]) -> (Cluster, String) {
     let cluster = Cluster::start(3, options);
+    let place = with_a_ledger(&cluster);
+    (cluster, place)
+}
+
+/// Where a new ledger is.
+fn with_a_ledger(cluster: &Cluster) -> String {
     cluster.leader();
     let place = cluster.place("claims");
     let when = When {
@@ -30,7 +37,7 @@ fn three(options: &[&str]) -> (Cluster, String) {
         deadline: Instant::now() + Duration::from_secs(10),
     };
     front_end(&place).ledger.create(when).unwrap();
-    (cluster, place)
+    place
 }
 
 /// What front ends have been told, in the order of their own requests.
@@ -218,32 +225,107 @@ fn a_node_that_hangs_is_passed_over() {
 }
 
 #[test]
+fn a_leader_that_is_cut_off_costs_no_claim_and_grants_none() {
+    let Some(network) = Network::of(3) else {
+        return;
+    };
+    let _inside = network.enter();
+    let cluster = Cluster::start_at(network.homes(), &[]);
+    let place = with_a_ledger(&cluster);
+    let forge = front_end(&place);
+    let held = forge.ask("ann", "acquire r.git 9 --ttl 600 --session s");
+    assert_eq!(held.exit, 0, "{held:?}");
+    let told = under_load(&place, 3, || {
+        std::thread::sleep(MOMENT);
+        let leader = cluster.leader();
+        // A front end on the leader's own machine, which reaches no other.
+        let near = format!("etcd://{}/claims", cluster.nodes[leader].home.clients());
+        let near = |words: &'static str| {
+            let (network, near) = (&network, &near);
+            move || {
+                let _inside = network.enter_machine(leader);
+                let begun = Instant::now();
+                (front_end(near).ask("bob", words), begun.elapsed())
+            }
+        };
+        network.cut(leader);
+        let unheard: Vec<(Said, Duration)> = std::thread::scope(|scope| {
+            let asked = [
+                "acquire r.git 8 --session s",
+                "acquire r.git 9 --session s",
+                "list r.git",
+            ]
+            .map(|words| scope.spawn(near(words)));
+            asked.map(|asked| asked.join().unwrap()).into()
+        });
+        for (said, time) in unheard {
+            assert_eq!((said.exit, said.stdout.as_str()), (6, ""), "{said:?}");
+            assert!(time < Duration::from_secs(11), "{said:?}");
+        }
+        // The others go on without it.
+        let said = forge.ask("bob", "acquire r.git 9 --session s");
+        assert_eq!(said.json()["reason"], "held", "{said:?}");
+        let said = forge.ask("cay", "acquire r.git 7 --session s");
+        assert_eq!(said.exit, 0, "{said:?}");
+        network.mend(leader);
+        let end = Instant::now() + Duration::from_secs(60);
+        let shown = loop {
+            assert!(Instant::now() < end, "it does not come back");
+            let show = near("show r.git 7");
+            let (said, _) = std::thread::scope(|scope| scope.spawn(show).join().unwrap());
+            if said.exit == 0 {
+                break said.json();
+            }
+        };
+        assert_eq!(shown["holder"], "cay", "{shown}");
+    });
+    nothing_is_lost(&place, &told);
+    let list = forge.ask("ann", "list r.git").json();
+    let leases = list["leases"].as_array().unwrap().iter();
+    let held = leases.map(|lease| (lease["issue"].as_str(), lease["holder"].as_str()));
+    let held: Vec<_> = held.filter(|(issue, _)| *issue > Some("2")).collect();
+    let expected = [("9", "ann"), ("7", "cay")];
+    assert_eq!(
+        held,
+        expected.map(|(issue, holder)| (Some(issue), Some(holder)))
+    );
+}
+
+#[test]
 fn compaction_takes_no_history_away() {
     let (cluster, place) = three(&[]);
     let told = under_load(&place, 3, || {
         for _ in 0..10 {
             std::thread::sleep(MOMENT / 5);
-            let node = &cluster.nodes[cluster.leader()];
-            let now = node.post("/v3/kv/range", r#"{"key":"YQ=="}"#).unwrap();
-            let revision = now["header"]["revision"].as_str().unwrap();
-            node.post(
-                "/v3/kv/compaction",
-                &format!(r#"{{"revision":"{revision}","physical":true}}"#),
-            );
+            compact(&cluster);
         }
     });
     nothing_is_lost(&place, &told);
 }
 
+/// Has all nodes forget what was there before now.
+fn compact(cluster: &Cluster) {
+    let node = &cluster.nodes[cluster.leader()];
+    let now = node.post("/v3/kv/range", r#"{"key":"YQ=="}"#).unwrap();
+    let revision = &now["header"]["revision"];
+    node.post(
+        "/v3/kv/compaction",
+        &json!({ "revision": revision, "physical": true }).to_string(),
+    );
+}
+
 #[test]
-fn a_full_quota_is_not_now_and_reading_goes_on() {
-    let (cluster, place) = three(&["--quota-backend-bytes=65536"]);
+fn a_full_quota_is_not_now_until_there_is_room_again_and_reading_goes_on() {
+    let (cluster, place) = three(&["--quota-backend-bytes=131072"]);
     let forge = front_end(&place);
-    let mut held = 0;
+    let mut generation = 0;
+    let acquire = "acquire r.git 1 --session s";
     let refused = (1..2_000)
-        .map(|issue| {
-            let said = forge.ask("ann", &format!("acquire r.git {issue} --session s"));
-            held += u64::from(said.exit == 0);
+        .map(|_| {
+            let said = forge.ask("ann", acquire);
+            if said.exit == 0 {
+                generation = said.json()["generation"].as_u64().unwrap();
+            }
             said
         })
         .find(|said| said.exit != 0)
@@ -253,9 +335,28 @@ fn a_full_quota_is_not_now_and_reading_goes_on() {
         refused.stderr.contains("no space left by its quota"),
         "{refused:?}"
     );
-    let list = forge.ask("ann", "list r.git").json();
-    assert_eq!(list["leases"].as_array().unwrap().len() as u64, held);
-    drop(cluster);
+    let shown = forge.ask("ann", "show r.git 1").json();
+    assert_eq!(shown["generation"], generation, "{shown}");
+    // What an administrator does then, with `etcdctl`.
+    compact(&cluster);
+    for node in &cluster.nodes {
+        let done = node.post("/v3/maintenance/defragment", "{}");
+        assert!(done.is_some());
+    }
+    assert_eq!(forge.ask("ann", acquire).exit, 6);
+    let alarm = |body: &Value| {
+        let answer = cluster.nodes[0].post("/v3/maintenance/alarm", &body.to_string());
+        answer.unwrap()["alarms"].take()
+    };
+    // Each node has its own.
+    let raised = alarm(&json!({ "action": "GET" }));
+    for one in raised.as_array().unwrap() {
+        let member = &one["memberID"];
+        alarm(&json!({ "action": "DEACTIVATE", "memberID": member, "alarm": "NOSPACE" }));
+    }
+    let said = forge.ask("ann", acquire);
+    assert_eq!(said.exit, 0, "{said:?}");
+    assert_eq!(said.json()["generation"], generation + 1, "{said:?}");
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod etcd_faults;
 mod etcd_ledger;
 mod ledger;
 mod moves;
+mod network;
 mod power;
 mod support;
 mod time_machine;
