@@ -66,6 +66,10 @@ thread_local! {
     static LEDGERS: Cell<u32> = const { Cell::new(0) };
 }
 
+fn node_port() -> u16 {
+    NODE.with(|cluster| cluster.nodes[0].home.port)
+}
+
 /// A prefix in etcd.
 pub struct Etcd {
     pub time: TimeMachine,
@@ -77,7 +81,7 @@ impl Engine for Etcd {
     const BY_HOSTS_CLOCK: bool = false;
 
     fn new(_: &Path, now_ms: i64) -> Etcd {
-        let port = NODE.with(|cluster| cluster.nodes[0].home.port);
+        let port = node_port();
         LEDGERS.set(LEDGERS.get() + 1);
         let etcd = Etcd {
             time: TimeMachine::before(port, now_ms),
@@ -106,6 +110,11 @@ impl Engine for Etcd {
 }
 
 impl Etcd {
+    /// The same past the gateway with a time of its own.
+    pub fn node_place(&self) -> String {
+        format!("etcd://127.0.0.1:{}/{}", node_port(), self.prefix)
+    }
+
     pub fn ledger(&self) -> EtcdLedger {
         let LedgerPlace::Etcd(place) = self.place() else {
             unreachable!()

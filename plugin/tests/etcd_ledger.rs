@@ -3,10 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use git_claim_api::ids::IssueId;
+use git_claim_api::ids::{IssueId, RequestId};
 use git_claim_api::ledger::LedgerPlace;
+use git_claim_api::reply::End;
 use git_claim_plugin::claim::{Claim, Ended, Now, Tenure};
-use git_claim_plugin::ledger::{EtcdLedger, Ledger, LedgerError, Verdict, When};
+use git_claim_plugin::ledger::{
+    Contents, EtcdLedger, Ledger, LedgerError, Transaction, Verdict, When,
+};
 use serde_json::json;
 
 use crate::engines::Etcd;
@@ -110,42 +113,84 @@ fn soon() -> When<'static> {
     }
 }
 
+/// An open-ended tenure.
+fn tenure(name: &str, seq: u64) -> Tenure {
+    Tenure {
+        holder: name.to_owned(),
+        profile: None,
+        session: None,
+        seq: Some(seq),
+        acquired_at: 1_700_000_000,
+        expires_at: None,
+        ttl: None,
+        heartbeat_at: None,
+        heartbeat_count: 0,
+        note: None,
+        title: None,
+        lease_id: None,
+        request: None,
+        binding: None,
+        recovery: None,
+    }
+}
+
 /// One more tenure of an issue, whoever held it.
-fn begin(ledger: &EtcdLedger, issue: &IssueId, name: &str) {
+fn begin(ledger: &EtcdLedger, issue: &IssueId, name: &str, request: Option<&RequestId>) {
     ledger
         .change(soon(), &mut |transaction| {
-            let before = transaction.claim("r.git", issue)?;
-            let now = transaction.now();
-            let ended: Option<Ended> = before
-                .tenure
-                .as_ref()
-                .map(|tenure| tenure.expired(before.token));
-            let tenure = Tenure {
-                holder: name.to_owned(),
-                profile: None,
-                session: None,
-                seq: Some(transaction.next_seq()?),
-                acquired_at: now.floor(),
-                expires_at: None,
-                ttl: None,
-                heartbeat_at: None,
-                heartbeat_count: 0,
-                note: None,
-                title: None,
-                lease_id: None,
-                request: None,
-                binding: None,
-                recovery: None,
-            };
-            let mut after = Claim {
-                token: before.token + 1,
-                generation: before.generation + 1,
-                tenure: Some(tenure),
-            };
-            transaction.store("r.git", issue, &mut after, ended.as_ref())?;
+            transaction.claim("r.git", issue)?;
+            store(transaction, issue, name, request)?;
             Ok(Verdict::Commit)
         })
         .unwrap();
+}
+
+fn store(
+    transaction: &mut dyn Transaction,
+    issue: &IssueId,
+    name: &str,
+    request: Option<&RequestId>,
+) -> Result<(), LedgerError> {
+    let before = transaction.claim("r.git", issue)?;
+    let ended: Option<Ended> = before
+        .tenure
+        .as_ref()
+        .map(|tenure| tenure.expired(before.token));
+    let mut after = Claim {
+        token: before.token + 1,
+        generation: before.generation + 1,
+        tenure: Some(Tenure {
+            request: request.cloned(),
+            ..tenure(name, transaction.next_seq()?)
+        }),
+    };
+    transaction.store("r.git", issue, &mut after, ended.as_ref())
+}
+
+#[test]
+fn a_request_that_another_front_end_serves_meanwhile_begins_one_tenure() {
+    let forge = Forge::new();
+    let (here, there) = (forge.engine.ledger(), forge.engine.ledger());
+    let [one, two]: [IssueId; 2] = ["1", "2"].map(|issue| issue.parse().unwrap());
+    let request: RequestId = "q1".parse().unwrap();
+    let mut rounds = 0;
+    let mut begun = None;
+    here.change(soon(), &mut |transaction| {
+        rounds += 1;
+        begun = transaction.begun_by("r.git", "ann", None, &request)?;
+        if begun.is_some() {
+            return Ok(Verdict::Discard);
+        }
+        if rounds == 1 {
+            begin(&there, &one, "ann", Some(&request));
+        }
+        // Nothing of this issue has changed.
+        store(transaction, &two, "ann", Some(&request))?;
+        Ok(Verdict::Commit)
+    })
+    .unwrap();
+    assert_eq!((rounds, begun), (2, Some((one, 1))));
+    assert_eq!(forge.ask("ann", "show r.git 2").json()["token"], 0);
 }
 
 #[test]
@@ -165,7 +210,7 @@ fn all_of_32_who_meet_at_one_issue_get_on() {
                     let mut slowest = Duration::ZERO;
                     for _ in 0..EACH {
                         let begun = Instant::now();
-                        begin(&open(place), issue, &name);
+                        begin(&open(place), issue, &name, None);
                         slowest = slowest.max(begun.elapsed());
                     }
                     slowest
@@ -190,6 +235,99 @@ fn all_of_32_who_meet_at_one_issue_get_on() {
         })
         .unwrap();
     assert_eq!((token, past), (32 * EACH, 32 * EACH - 1));
+}
+
+/// A ledger with `live` live claims in `r.git`, `free` that were given back, and
+/// `others` in other repositories.
+fn with_claims(live: u64, free: u64, others: u64) -> Forge {
+    let mut contents = Contents {
+        id: "0123456789abcdef".to_owned(),
+        ..Contents::default()
+    };
+    let row = |repo: &str, number: u64, tenure: Option<Tenure>| {
+        let claim = Claim {
+            token: 1,
+            generation: 1,
+            tenure,
+        };
+        let issue = number.to_string().parse().unwrap();
+        (repo.to_owned(), issue, claim)
+    };
+    for number in 0..live {
+        let tenure = Some(tenure("ann", number + 1));
+        contents.rows.push(row("r.git", number, tenure));
+    }
+    for number in live..live + free {
+        let (repo, issue, claim) = row("r.git", number, None);
+        let ended = Ended {
+            token: 1,
+            tenure: tenure("ann", number + 1),
+            ended_at: 1_700_000_001,
+            how: End::Released,
+            by: None,
+            why: None,
+        };
+        contents.past.push((repo.clone(), issue.clone(), ended));
+        contents.rows.push((repo, issue, claim));
+    }
+    for number in 0..others {
+        let repo = format!("other{}.git", number % 1_000);
+        let tenure = Some(tenure("ann", number + 1));
+        contents.rows.push(row(&repo, number, tenure));
+    }
+    let engine = Forge::new().engine;
+    let engine = Etcd {
+        prefix: format!("{}/filled", engine.prefix),
+        time: engine.time,
+    };
+    // Not through the gateway that counts.
+    let node = engine.node_place();
+    let deadline = Instant::now() + Duration::from_secs(300);
+    open(&node).load(&contents, "elsewhere", deadline).unwrap();
+    open(&node).retire(soon(), None).unwrap();
+    let repos = vec![("r.git".to_owned(), None)];
+    Forge::with(assert_fs::TempDir::new().unwrap(), engine, repos)
+}
+
+#[test]
+fn among_100_000_claims_a_request_asks_for_as_few_keys_as_among_200() {
+    let traffic = |forge: &Forge| {
+        [
+            "list r.git",
+            "show r.git 7",
+            "acquire r.git new --ttl 600 --session s",
+            "renew r.git new --session s",
+            "release r.git new --session s",
+            "acquire r.git new --session s",
+            "log r.git --limit 5",
+            "log r.git new --limit 5",
+        ]
+        .map(|words| {
+            forge.engine.time.traffic();
+            let said = forge.ask("ann", words);
+            assert_eq!(said.exit, 0, "{words}: {said:?}");
+            (words, forge.engine.time.traffic())
+        })
+    };
+    // What has ended here is newer than all that was put there.
+    let last_two = |forge: &Forge| {
+        let log = forge.ask("ann", "log r.git --limit 2").json();
+        log["tenures"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|tenure| tenure["issue"] == "new")
+    };
+    let forge = with_claims(20, 180, 0);
+    let few = traffic(&forge);
+    assert!(last_two(&forge));
+    let many = with_claims(20, 2_000, 98_000);
+    assert_eq!(traffic(&many), few);
+    assert!(last_two(&many));
+    assert!(
+        few.iter().all(|(_, traffic)| traffic.keys <= 3 * 128),
+        "{few:?}"
+    );
 }
 
 /// A forge whose ledger has a bit of everything.

@@ -25,6 +25,15 @@ struct State {
     leases: HashMap<i64, Lease>,
     /// Swallows the answers to so many transactions that write, once made.
     swallow: u32,
+    traffic: Traffic,
+}
+
+/// What went through the gateway.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub calls: usize,
+    /// Keys that were answered.
+    pub keys: usize,
 }
 
 /// Ends when the test does.
@@ -46,6 +55,7 @@ impl TimeMachine {
             now_ms,
             leases: HashMap::new(),
             swallow: 0,
+            traffic: Traffic::default(),
         }));
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
@@ -72,6 +82,11 @@ impl TimeMachine {
             state.leases.remove(&id);
             state.forward("/v3/lease/revoke", &json!({ "ID": id.to_string() }));
         }
+    }
+
+    /// What went through since this was asked last.
+    pub fn traffic(&self) -> Traffic {
+        std::mem::take(&mut self.state.lock().unwrap().traffic)
     }
 
     /// Lets etcd make the next `count` changes, and nobody learn of it.
@@ -173,6 +188,10 @@ fn serve(stream: &TcpStream, state: &Mutex<State>) -> Option<()> {
         let body: Value = serde_json::from_slice(&body).ok()?;
         let mut state = state.lock().unwrap();
         let (status, said) = state.answer(&path, body)?;
+        let responses = said["responses"].as_array().into_iter().flatten();
+        let keys = responses.filter_map(|response| response["response_range"]["kvs"].as_array());
+        state.traffic.calls += 1;
+        state.traffic.keys += keys.map(Vec::len).sum::<usize>();
         let date = state.date();
         drop(state);
         let said = said.to_string();

@@ -158,7 +158,7 @@ impl<'a> Change<'a> {
     fn store_ended(&mut self, keys: &RepoKeys, issue: &IssueId, ended: &Ended) {
         let place = Place {
             // Above that of all that had ended; no two of one issue are alike.
-            time: self.look.revision() + 1,
+            time: self.look.next_seq(),
             token: ended.token,
         };
         let tenure = &ended.tenure;

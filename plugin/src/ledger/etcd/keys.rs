@@ -95,7 +95,7 @@ impl RepoKeys {
         self.key("ended", "")
     }
 
-    /// `time` is a revision of etcd.
+    /// `time` is a number in the order of changes.
     pub fn ended(&self, time: u64, issue: &IssueId, token: u64) -> String {
         self.key("ended", &format!("{}/{issue}/{token}", newest_first(time)))
     }

@@ -623,7 +623,9 @@ impl View for Look<'_> {
             Some(_) => usize::MAX,
         };
         let mut given_back = Vec::new();
-        self.over(repo, PAGE, |keys, ended| {
+        // Most that ended last is still free.
+        let page = PAGE.min(enough.max(MOST_OPERATIONS));
+        self.over(repo, page, |keys, ended| {
             for ended in ended.chunks(MOST_OPERATIONS) {
                 let of = |(issue, _): &(IssueId, Ended)| keys.row(issue.as_str());
                 let row_keys: Vec<String> = ended.iter().map(of).collect();
