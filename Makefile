@@ -44,7 +44,7 @@ torture: export TORTURE_OPERATIONS ?= 1000000
 torture:
 	$(CARGO) build --workspace --locked
 	$(CARGO) test --locked -p git-claim-plugin --test plugin -- --nocapture torture:: power::
-	$(CARGO) test --locked -p git-claim --test e2e -- --nocapture torture::
+	$(CARGO) test --locked -p git-claim --test e2e -- --nocapture torture:: large::
 
 lint:
 	$(CARGO) fmt --all --check

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use assert_fs::TempDir;
 use rusqlite::Connection;
 
+use crate::support::direct::{refused, reply, server};
 use crate::support::forge::{Forge, REPO, git};
 use crate::support::ledger::Ledger;
+use crate::support::small_disk::SmallDisk;
 use crate::support::{issue, programs};
 
 /// A forge without sshd; requests go to its server directly.
@@ -19,26 +21,8 @@ fn forge() -> Forge {
     Forge::without_sshd("\twrite = *\n")
 }
 
-/// One request of alice's, as sshd would hand it to the server.
-fn server(forge: &Forge, request: &str) -> Command {
-    let mut command = Command::new(programs::server());
-    command
-        .args(["openssh", "--config"])
-        .arg(forge.config())
-        .args(["--as", "alice"])
-        .env("SSH_ORIGINAL_COMMAND", format!("collab-lease {request}"));
-    command
-}
-
 fn acquire() -> String {
     format!("acquire {REPO} {} --session s", issue::CRASH)
-}
-
-/// The reply of a request that must succeed.
-fn reply(mut command: Command) -> serde_json::Value {
-    let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// Takes a claim, so that there is a ledger.
@@ -61,20 +45,6 @@ fn listing(folder: &Path) -> BTreeMap<String, Option<Vec<u8>>> {
             )
         })
         .collect()
-}
-
-/// A refusal: exit 6, one clear line and perhaps a hint, nothing that looks like a claim.
-fn refused(output: &Output, said: &str) {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(6), "{stderr}");
-    assert_eq!(output.stdout, b"", "{stderr}");
-    assert!(stderr.starts_with("error: "), "{stderr}");
-    let hints = stderr.lines().skip(1);
-    assert!(
-        hints.into_iter().all(|line| line.starts_with("hint: ")),
-        "{stderr}"
-    );
-    assert!(stderr.contains(said), "{said:?} is not in {stderr:?}");
 }
 
 /// Reading and taking are both refused, and `folder` stays as it is.
@@ -298,45 +268,6 @@ fn an_unreadable_ledger_is_refused() {
     assert!(listing(&forge.repos()) == before);
 }
 
-/// A file system that is full, once it can be had.
-struct SmallDisk {
-    folder: TempDir,
-}
-
-impl SmallDisk {
-    /// 256 KiB; `None` where one may not mount.
-    fn mount() -> Option<SmallDisk> {
-        let folder = TempDir::new().unwrap();
-        let status = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=256k,mode=755", "tmpfs"])
-            .arg(folder.path())
-            .output();
-        let mounted = status.is_ok_and(|output| output.status.success());
-        mounted.then_some(SmallDisk { folder })
-    }
-
-    /// Leaves `bytes` free.
-    fn fill_but(&self, bytes: usize) {
-        let filler = self.folder.path().join("filler");
-        let mut size = 256 * 1024;
-        while fs::write(&filler, vec![0; size]).is_err() {
-            fs::remove_file(&filler).unwrap();
-            size -= 4096;
-        }
-        fs::write(&filler, vec![0; size.saturating_sub(bytes)]).unwrap();
-    }
-
-    fn free(&self) {
-        fs::remove_file(self.folder.path().join("filler")).unwrap();
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.folder.path()).status();
-    }
-}
-
 #[test]
 fn a_full_disk_is_refused_and_costs_nothing() {
     let Some(disk) = SmallDisk::mount() else {
@@ -344,7 +275,7 @@ fn a_full_disk_is_refused_and_costs_nothing() {
         return;
     };
     let forge = forge();
-    let file = disk.folder.path().join("collab.db");
+    let file = disk.folder().join("collab.db");
     forge.configure(&format!("\twrite = *\n\tledger = {}\n", file.display()));
     // No room to make one.
     disk.fill_but(0);

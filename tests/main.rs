@@ -42,11 +42,15 @@ mod hook;
 #[cfg(test)]
 mod hosts;
 #[cfg(test)]
+mod in_use;
+#[cfg(test)]
 mod inspect;
 #[cfg(test)]
 mod install;
 #[cfg(test)]
 mod killed;
+#[cfg(test)]
+mod large;
 #[cfg(test)]
 mod ledger_file;
 #[cfg(test)]
@@ -85,6 +89,8 @@ mod several;
 mod soak;
 #[cfg(test)]
 mod start;
+#[cfg(test)]
+mod storage;
 #[cfg(test)]
 mod tab;
 #[cfg(test)]

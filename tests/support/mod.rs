@@ -6,11 +6,14 @@ pub mod bound;
 pub mod broken;
 pub mod client;
 pub mod clock;
+pub mod direct;
+pub mod failing_disk;
 pub mod forge;
 pub mod ledger;
 pub mod programs;
 pub mod serving;
 pub mod session;
+pub mod small_disk;
 pub mod terminal;
 
 use std::time::{Duration, Instant};

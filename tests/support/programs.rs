@@ -1,6 +1,7 @@
 //! Where the programs under test are.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The folder with the programs and the plugin that `make test` built.
 ///
@@ -57,4 +58,26 @@ pub fn need(name: &str) -> PathBuf {
 /// Whether the tests run as root, whom no file mode stops.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// Compiles `tests/support/<name>.c` to a library in `folder` that programs load
+/// before C's own.
+pub fn preloaded(folder: &Path, name: &str) -> PathBuf {
+    let library = folder.join(name).with_extension("so");
+    let compiled = Command::new(need("cc"))
+        .args([
+            "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o",
+        ])
+        .arg(&library)
+        .arg(
+            source()
+                .join("tests/support")
+                .join(name)
+                .with_extension("c"),
+        )
+        .arg("-ldl")
+        .status()
+        .unwrap();
+    assert!(compiled.success());
+    library
 }

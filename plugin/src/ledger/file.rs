@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{Access, access, statfs};
@@ -16,7 +16,28 @@ use super::LedgerError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     Nothing,
-    Ledger,
+    Ledger(FileId),
+}
+
+/// What tells one file from another at the same path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    /// Which file is at `path`, if there is one.
+    pub fn at(path: &Path) -> Option<FileId> {
+        Some(FileId::of(&fs::symlink_metadata(path).ok()?))
+    }
+
+    fn of(metadata: &fs::Metadata) -> FileId {
+        FileId {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        }
+    }
 }
 
 /// Looks whether `path` is, or could become, a ledger.
@@ -70,7 +91,7 @@ pub fn check(path: &Path) -> Result<Found, LedgerError> {
             "cannot be read and written by this user: {error}"
         )));
     }
-    Ok(Found::Ledger)
+    Ok(Found::Ledger(FileId::of(&metadata)))
 }
 
 /// SQLite's locks and its shared memory do not work across machines.
@@ -186,7 +207,7 @@ mod tests {
             assert!(refusal(&at("open.db")).contains("may be written by others"));
         }
         fs::set_permissions(at("open.db"), fs::Permissions::from_mode(0o644)).unwrap();
-        assert_eq!(check(&at("open.db")).unwrap(), Found::Ledger);
+        assert!(matches!(check(&at("open.db")), Ok(Found::Ledger(_))));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! serve it without touching a decision: look at records, and change them in
 //! one atomic step that may be tried more than once.
 
+mod beside;
 mod contents;
 mod copy;
 mod etcd;
@@ -36,7 +37,7 @@ pub enum LedgerError {
     /// The deadline passed while others were served.
     #[error("the ledger is busy")]
     Busy,
-    #[error("the disk with the ledger {} is full", .0.display())]
+    #[error("the disk with {} is full", .0.display())]
     Full(std::path::PathBuf),
     /// The file is not one that may be used; nothing was written to it.
     #[error("the ledger {} {why}", .path.display())]
@@ -60,10 +61,11 @@ pub enum LedgerError {
     Quota(String),
     #[error("the ledger {ledger} can't be reached: {why}")]
     Unreachable { ledger: String, why: String },
+    /// The change may have been made, or not.
     #[error(
-        "no node of the ledger {0} has answered whether the change was made; the same request again tells"
+        "the ledger {ledger} can't tell whether the change was made: {why}; the same request again tells"
     )]
-    Unsure(String),
+    Unsure { ledger: String, why: String },
     #[error("the ledger {ledger} failed: {why}")]
     Etcd { ledger: String, why: String },
     #[error("the ledger {} failed: {}", .path.display(), without_sql(source))]

@@ -4,7 +4,7 @@
 //! alone; everything behind them is nullable. `PRAGMA user_version` is the
 //! schema's version: 0 is an older server's file or an empty one.
 
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, ffi, params};
 
 use super::LedgerError;
 use crate::random;
@@ -220,6 +220,19 @@ fn columns_of_leases(connection: &Connection) -> Result<Vec<String>, rusqlite::E
         .collect()
 }
 
+/// Why a write comes to nothing; SQLite does not tell them apart.
+pub const DISK_FAILS: &str = "the disk fails or is full, or a quota is used up";
+
+/// SQLite says the same of a disk that can't read what is on it.
+const CORRUPT: &str = "is corrupt, or can't be read from its disk; restore a backup";
+
+fn is_of_reading(error: &rusqlite::Error) -> bool {
+    let codes = [ffi::SQLITE_IOERR_READ, ffi::SQLITE_IOERR_SHORT_READ];
+    error
+        .sqlite_error()
+        .is_some_and(|error| codes.contains(&error.extended_code))
+}
+
 /// A SQLite error as the ledger's own.
 pub fn ledger_error(path: &std::path::Path, error: rusqlite::Error) -> LedgerError {
     use rusqlite::ErrorCode;
@@ -234,9 +247,15 @@ pub fn ledger_error(path: &std::path::Path, error: rusqlite::Error) -> LedgerErr
         Some(ErrorCode::NotADatabase) => {
             unfit("is corrupt: it is not a database; restore a backup")
         }
-        Some(ErrorCode::DatabaseCorrupt) => unfit("is corrupt; restore a backup"),
+        Some(ErrorCode::DatabaseCorrupt) => unfit(CORRUPT),
         Some(ErrorCode::ReadOnly) => unfit("cannot be written"),
-        Some(ErrorCode::CannotOpen) => unfit("cannot be opened by this user"),
+        Some(ErrorCode::CannotOpen) => {
+            unfit("cannot be opened, or not its -wal and -shm beside it")
+        }
+        Some(ErrorCode::SystemIoFailure) if is_of_reading(&error) => {
+            unfit("cannot be read: its files are cut short, or the disk fails")
+        }
+        Some(ErrorCode::SystemIoFailure) => unfit(&format!("cannot be written: {DISK_FAILS}")),
         _ => LedgerError::Sqlite {
             path: path.to_owned(),
             source: error,

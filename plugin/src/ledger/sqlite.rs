@@ -3,21 +3,22 @@
 
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use git_claim_api::ids::{Branch, IssueId, RequestId, Session};
+use rusqlite::config::DbConfig;
 use rusqlite::{
-    Connection, OpenFlags, OptionalExtension, Params, Row, ToSql, TransactionBehavior,
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, ToSql, TransactionBehavior,
     named_params, params,
 };
 
+use super::beside::{self, Beside};
 use super::contents::Contents;
 use super::copy::{into_new_file, moved_on};
-use super::file::{self, Found};
+use super::file::{self, FileId, Found};
 use super::queue::Queue;
 use super::rows::{self, Damage, ENDED, LEASE, TENURE, TENURE_COLUMNS};
 use super::schema::{self, Schema, ledger_error};
@@ -30,12 +31,15 @@ use crate::claim::{Claim, Ended, Now};
 const OPENING: Duration = Duration::from_secs(10);
 
 /// How many connections this process has opened.
-static OPENED: AtomicU64 = AtomicU64::new(0);
+static OPENED: Mutex<u64> = Mutex::new(0);
 
 /// One ledger file. Connections are opened as threads need them and kept.
 #[derive(Debug)]
 pub struct SqliteLedger {
     path: PathBuf,
+    /// The file that was opened first. Another one in its place would be read
+    /// with the write-ahead log of this one.
+    file: OnceLock<FileId>,
     idle: Mutex<Vec<Handle>>,
 }
 
@@ -46,26 +50,11 @@ struct Handle {
     /// Tells it from every other connection of this process, from 1.
     serial: u64,
     queue: Option<Queue>,
-    /// The write-ahead log that the connection has open.
-    log: FileId,
-}
-
-/// What tells one file from another at the same path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileId {
-    device: u64,
-    inode: u64,
-}
-
-/// The write-ahead log beside the ledger at `path`.
-fn log_of(path: &Path) -> Option<FileId> {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-wal");
-    let metadata = std::fs::metadata(name).ok()?;
-    Some(FileId {
-        device: metadata.dev(),
-        inode: metadata.ino(),
-    })
+    path: PathBuf,
+    /// The ledger's file that the connection has open.
+    file: FileId,
+    /// What it has open beside it.
+    beside: Beside,
 }
 
 impl SqliteLedger {
@@ -77,13 +66,24 @@ impl SqliteLedger {
     pub fn open(path: &Path) -> Result<SqliteLedger, LedgerError> {
         let ledger = SqliteLedger {
             path: path.to_owned(),
+            file: OnceLock::new(),
             idle: Mutex::default(),
         };
-        if file::check(path)? == Found::Ledger {
+        if ledger.found()? != Found::Nothing {
             let handle = ledger.handle()?;
             ledger.keep(handle);
         }
         Ok(ledger)
+    }
+
+    /// What is at the path: what was there before, as it must be.
+    fn found(&self) -> Result<Found, LedgerError> {
+        let found = file::check(&self.path)?;
+        match (found, self.file.get()) {
+            (Found::Nothing, Some(_)) => Err(is_gone(&self.path)),
+            (Found::Ledger(file), Some(known)) if file != *known => Err(is_another(&self.path)),
+            _ => Ok(found),
+        }
     }
 
     /// A connection that nobody uses now.
@@ -93,9 +93,14 @@ impl SqliteLedger {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .pop();
-        match idle {
-            Some(handle) => Ok(handle),
-            None => Handle::open(&self.path),
+        if let Some(handle) = idle {
+            return Ok(handle);
+        }
+        let handle = Handle::open(&self.path)?;
+        if *self.file.get_or_init(|| handle.file) == handle.file {
+            Ok(handle)
+        } else {
+            Err(is_another(&self.path))
         }
     }
 
@@ -112,7 +117,7 @@ impl SqliteLedger {
         &self,
         look: impl FnOnce(&Connection) -> Result<T, LedgerError>,
     ) -> Result<T, LedgerError> {
-        if file::check(&self.path)? == Found::Nothing {
+        if self.found()? == Found::Nothing {
             let sql = |error| ledger_error(&self.path, error);
             let mut empty = Connection::open_in_memory().map_err(sql)?;
             let transaction = empty.transaction().map_err(sql)?;
@@ -120,7 +125,6 @@ impl SqliteLedger {
             return look(&transaction);
         }
         self.with(|handle| {
-            handle.has_its_log(&self.path)?;
             let transaction = handle
                 .connection
                 .transaction()
@@ -148,7 +152,9 @@ impl SqliteLedger {
         &self,
         work: impl FnOnce(&mut Handle) -> Result<T, LedgerError>,
     ) -> Result<T, LedgerError> {
+        self.found()?;
         let mut handle = self.handle()?;
+        handle.is_in_place()?;
         let outcome = work(&mut handle)?;
         self.keep(handle);
         Ok(outcome)
@@ -201,11 +207,18 @@ impl Handle {
 
     fn open_existing(path: &Path, deadline: Instant) -> Result<Handle, LedgerError> {
         let sql = |error| ledger_error(path, error);
+        let serial = serial(path)?;
+        let before = FileId::at(path);
         let mut connection = Connection::open_with_flags(
             path,
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         )
         .map_err(sql)?;
+        // Whichever of two was opened, here it is looked for again.
+        let file = match FileId::at(path) {
+            Some(file) if before == Some(file) => file,
+            _ => return Err(LedgerError::Busy),
+        };
         connection.busy_timeout(OPENING).map_err(sql)?;
         let mut queue = None;
         // A backup is a file without a write-ahead log.
@@ -219,34 +232,96 @@ impl Handle {
         connection
             .pragma_update(None, "synchronous", "FULL")
             .map_err(sql)?;
-        // It stays until the last connection is closed.
-        let log = log_of(path).ok_or_else(|| log_is_lost(path))?;
+        // They stay until the last connection is closed.
+        let beside = Beside::of(path);
+        if !beside.is_complete() {
+            return Err(log_is_lost(path));
+        }
         Ok(Handle {
             connection,
-            serial: OPENED.fetch_add(1, Ordering::Relaxed) + 1,
+            serial,
             queue,
-            log,
+            path: path.to_owned(),
+            file,
+            beside,
         })
     }
 
-    /// Whether the write-ahead log is still the one that is open. What is
+    /// Whether the files that are open are those that others find. What is
     /// written to one that was removed is gone with this process.
-    fn has_its_log(&self, path: &Path) -> Result<(), LedgerError> {
-        if log_of(path) == Some(self.log) {
-            Ok(())
-        } else {
-            Err(log_is_lost(path))
+    fn is_in_place(&self) -> Result<(), LedgerError> {
+        match FileId::at(&self.path) {
+            None => Err(is_gone(&self.path)),
+            Some(file) if file != self.file => Err(is_another(&self.path)),
+            Some(_) if Beside::of(&self.path) != self.beside => Err(log_is_lost(&self.path)),
+            Some(_) => Ok(()),
         }
     }
 }
 
-fn log_is_lost(path: &Path) -> LedgerError {
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // The last one writes its log into the file and removes the one that is
+        // there. That must not be what others have written since.
+        if Beside::of(&self.path).is_anew(self.beside) {
+            let _ = self
+                .connection
+                .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        }
+    }
+}
+
+/// The number of a new connection to the ledger at `path`.
+fn serial(path: &Path) -> Result<u64, LedgerError> {
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    // Where this process has none yet, it can be asked whether others have.
+    let are_lost = *opened == 0
+        && beside::are_lost(path)
+            .map_err(|error| unfit(path, &format!("cannot be opened: {error}")))?;
+    if are_lost {
+        return Err(log_is_lost(path));
+    }
+    *opened += 1;
+    Ok(*opened)
+}
+
+/// What was written may be on the disk all the same where the disk has failed.
+fn not_committed(path: &Path, error: rusqlite::Error) -> LedgerError {
+    if error.sqlite_error_code() != Some(ErrorCode::SystemIoFailure) {
+        return ledger_error(path, error);
+    }
+    LedgerError::Unsure {
+        ledger: path.display().to_string(),
+        why: schema::DISK_FAILS.to_owned(),
+    }
+}
+
+fn unfit(path: &Path, why: &str) -> LedgerError {
     LedgerError::Unfit {
         path: path.to_owned(),
-        why:
-            "has lost its -wal file while it was in use; stop what uses it, and look what it holds"
-                .to_owned(),
+        why: why.to_owned(),
     }
+}
+
+fn is_gone(path: &Path) -> LedgerError {
+    unfit(
+        path,
+        "was removed while it was in use; put it back, or stop what uses it",
+    )
+}
+
+fn is_another(path: &Path) -> LedgerError {
+    unfit(
+        path,
+        "was replaced while it was in use; stop what uses it, remove its -wal and -shm, and put the file there again",
+    )
+}
+
+fn log_is_lost(path: &Path) -> LedgerError {
+    unfit(
+        path,
+        "has lost its -wal or -shm file while it was in use; stop what uses it, and look what it holds",
+    )
 }
 
 fn looked_at(connection: &Connection, path: &Path) -> Result<Schema, LedgerError> {
@@ -311,7 +386,6 @@ impl Ledger for SqliteLedger {
         let sql = |error| ledger_error(&self.path, error);
         let deadline = when.deadline;
         self.with(|handle| {
-            handle.has_its_log(&self.path)?;
             let queue = match &mut handle.queue {
                 Some(queue) => queue,
                 none => none.insert(Queue::open(&self.path)?),
@@ -335,18 +409,20 @@ impl Ledger for SqliteLedger {
                 now: when.clock.now(),
             })?;
             if verdict == Verdict::Commit {
-                transaction.commit().map_err(sql)?;
+                transaction
+                    .commit()
+                    .map_err(|error| not_committed(&self.path, error))?;
             } else {
                 transaction.rollback().map_err(sql)?;
             }
             drop(turn);
-            // Only what is in the log that others read has been kept.
-            handle.has_its_log(&self.path)
+            // Only what is in the files that others read has been kept.
+            handle.is_in_place()
         })
     }
 
     fn backup(&self, _: When<'_>, file: &Path) -> Result<u64, LedgerError> {
-        let unfit = |error: std::io::Error| LedgerError::Unfit {
+        let unfit = |error: &dyn std::error::Error| LedgerError::Unfit {
             path: self.path.clone(),
             why: format!("cannot be copied to {}: {error}", file.display()),
         };
@@ -359,10 +435,11 @@ impl Ledger for SqliteLedger {
             handle
                 .connection
                 .execute("VACUUM INTO ?1", params![file.to_string_lossy()])
-                .map_err(sql)?;
+                // SQLite does not say which of the two files it is about.
+                .map_err(|error| unfit(&error))?;
             Ok(rows.cast_unsigned())
         };
-        into_new_file(file, unfit, || self.with(copy))
+        into_new_file(file, |error| unfit(&error), || self.with(copy))
     }
 
     fn create(&self, _: When<'_>) -> Result<(), LedgerError> {
@@ -406,7 +483,7 @@ impl Ledger for SqliteLedger {
 
     fn version(&self, when: When<'_>) -> Result<Version, LedgerError> {
         let at = when.clock.now();
-        if file::check(&self.path)? == Found::Nothing {
+        if self.found()? == Found::Nothing {
             return Ok(Version { number: 0, at });
         }
         self.with(|handle| {

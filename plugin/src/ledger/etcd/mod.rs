@@ -97,6 +97,13 @@ impl EtcdLedger {
         }
     }
 
+    fn unsure(&self) -> LedgerError {
+        LedgerError::Unsure {
+            ledger: self.place.to_string(),
+            why: "no node of it has answered".to_owned(),
+        }
+    }
+
     /// Whether a change without an answer was made.
     fn was_made(
         &self,
@@ -108,7 +115,7 @@ impl EtcdLedger {
         let (_, found) = self
             .client
             .ranges(&[range], None, deadline)
-            .map_err(|_| LedgerError::Unsure(self.place.to_string()))?;
+            .map_err(|_| self.unsure())?;
         let pair = found.first().and_then(|found| found.pairs.first());
         let Some(pair) = pair else {
             // Rows and aliases are never removed.
@@ -147,7 +154,7 @@ impl Ledger for EtcdLedger {
                     // What `work` has said of it still stands.
                     Made::Yes => return Ok(()),
                     Made::No => {}
-                    Made::CannotTell => return Err(LedgerError::Unsure(self.place.to_string())),
+                    Made::CannotTell => return Err(self.unsure()),
                 }
             }
             let begun = match Look::begin(self, deadline) {
@@ -180,7 +187,7 @@ impl Ledger for EtcdLedger {
                     return match self.was_made(&witness, &name, deadline)? {
                         Made::Yes => Ok(()),
                         Made::No => Err(LedgerError::Quota(self.place.to_string())),
-                        Made::CannotTell => Err(LedgerError::Unsure(self.place.to_string())),
+                        Made::CannotTell => Err(self.unsure()),
                     };
                 }
                 Tried::Open { witness, kept } => {
@@ -191,7 +198,7 @@ impl Ledger for EtcdLedger {
             };
         }
         Err(if open.is_some() {
-            LedgerError::Unsure(self.place.to_string())
+            self.unsure()
         } else {
             LedgerError::Busy
         })
