@@ -2,14 +2,18 @@
 //! what is not theirs to know.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use assert_cmd::assert::Assert;
 use assert_fs::TempDir;
 use predicates::prelude::*;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::support::client::{stderr, stdout};
-use crate::support::forge::{Forge, REPO, git, url};
+use crate::support::forge::{Forge, REPO, RIGHTS, git, url};
+use crate::support::programs;
 
 /// One request of every subverb about a repository.
 fn every_request(repo: &str) -> Vec<String> {
@@ -69,6 +73,62 @@ fn unknown_and_unauthorised_are_the_same_byte_for_byte() {
             .stderr("error: repository not found\n");
     }
     assert_eq!(forge.ledger().dump(), before);
+}
+
+/// They cost the same too, as far as anybody could measure it: neither asks the
+/// ledger, nor waits for it, nor asks the tracker.
+#[test]
+fn unknown_and_unauthorised_are_looked_up_no_further() {
+    let forge = Forge::without_sshd(RIGHTS);
+    let ask = |line: &str| {
+        let mut asked = server(&forge, "eve", &format!("collab-lease {line}"));
+        let output = asked.output().unwrap();
+        (output.status.code(), output.stdout, output.stderr)
+    };
+    let asked = forge.dir().join("asked");
+    let tracker = forge.dir().join("tracker");
+    fs::write(&tracker, format!("#!/bin/sh\ntouch {}\n", asked.display())).unwrap();
+    fs::set_permissions(&tracker, fs::Permissions::from_mode(0o755)).unwrap();
+    let repo = forge.repos().join(REPO);
+    git(&repo, &["config", "claim.tracker", "command"]);
+    git(
+        &repo,
+        &["config", "claim.trackerCommand", tracker.to_str().unwrap()],
+    );
+    let pairs = || {
+        every_request(REPO)
+            .into_iter()
+            .zip(every_request("acme/nix.git"))
+    };
+    let not_found = (
+        Some(1),
+        Vec::new(),
+        b"error: repository not found\n".to_vec(),
+    );
+    // There is no ledger, and none is made.
+    for (known, unknown) in pairs() {
+        assert_eq!(ask(&known), not_found, "{known}");
+        assert_eq!(ask(&unknown), not_found, "{unknown}");
+    }
+    assert!(!forge.ledger().file().exists());
+    // The ledger is busy, for as long as it takes.
+    server(&forge, "alice", &format!("collab-lease acquire {REPO} a-1"))
+        .status()
+        .unwrap();
+    fs::remove_file(&asked).unwrap();
+    let queue = forge.repos().join("collab.db-queue");
+    let file = fs::File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(queue)
+        .unwrap();
+    file.lock().unwrap();
+    for (known, unknown) in pairs() {
+        assert_eq!(ask(&known), not_found, "{known}");
+        assert_eq!(ask(&unknown), not_found, "{unknown}");
+    }
+    assert!(!asked.exists());
 }
 
 /// Who may read knows that the repository is there, and is told what is missing.
@@ -191,6 +251,158 @@ fn nothing_outside_of_repos_dir_is_reachable() {
         assert!(!stderr(&assert).contains("0000"), "{path}");
     }
     assert_eq!(forge.ledger().dump(), before);
+}
+
+/// The server on this machine, as sshd starts it.
+fn server(forge: &Forge, name: &str, request: &str) -> Command {
+    let mut server = Command::new(programs::server());
+    server
+        .args(["openssh", "--as", name, "--config"])
+        .arg(forge.config())
+        .env("SSH_ORIGINAL_COMMAND", request)
+        .stdin(Stdio::null());
+    server
+}
+
+/// Somebody who may rename in reposDir, as fast as they can: what has the name when
+/// rights are looked up is not what has it a moment later.
+#[test]
+fn a_folder_swapped_for_a_link_while_requests_run_leads_nowhere() {
+    let forge = Forge::without_sshd(RIGHTS);
+    let outside = TempDir::new().unwrap();
+    let secret = outside.path().join("app.git");
+    fs::create_dir(&secret).unwrap();
+    git(&secret, &["init", "-q", "--bare"]);
+    git(&secret, &["config", "claim.read", "eve"]);
+    git(&secret, &["config", "claim.tracker", "none"]);
+    let tree = git(&secret, &["mktree"]);
+    let commit = git(&secret, &["commit-tree", "-m", "secret", &tree]);
+    git(&secret, &["update-ref", "refs/heads/secret", &commit]);
+    let link = forge.repos().join("link");
+    symlink(outside.path(), &link).unwrap();
+
+    let folder = forge.repos().join("acme");
+    let is_over = AtomicBool::new(false);
+    let swap = || renameat_with(CWD, &folder, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                swap();
+            }
+        });
+        let _over = OnDrop(|| is_over.store(true, Ordering::Relaxed));
+        for _ in 0..150 {
+            let list = server(&forge, "eve", &format!("collab-lease list {REPO}"));
+            let output = { list }.output().unwrap();
+            assert_eq!(output.stderr, b"error: repository not found\n");
+            assert_eq!(output.stdout, b"");
+        }
+        let mut served = 0;
+        for _ in 0..100 {
+            let fetch = server(&forge, "alice", &format!("git-upload-pack '{REPO}'"));
+            let output = { fetch }.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(!said.contains("refs/heads/secret"), "{said}");
+            served += u32::from(said.contains("refs/heads/main"));
+        }
+        assert!(served > 0);
+    });
+}
+
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Whatever is in a tree, and whatever refs are called.
+#[test]
+fn what_is_pushed_configures_nothing_and_is_no_repository() {
+    let forge = Forge::new();
+    let repo = forge.repos().join(REPO);
+    // Its own rules are narrower than the site's.
+    git(&repo, &["config", "claim.read", "alice"]);
+    git(&repo, &["config", "claim.write", "alice"]);
+    let config = fs::read(repo.join("config")).unwrap();
+    let alice = forge.client("alice");
+    let touched = forge.dir().join("touched");
+    let program = alice.dir().join("program");
+    let script = format!("#!/bin/sh\ntouch {}\n", touched.display());
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let hostile = alice.dir().join("hostile");
+    let program = program.display();
+    fs::write(
+        &hostile,
+        format!(
+            "[claim]\n\tread = *\n\twrite = *\n\tadmin = *\n\ttracker = command\n\
+             \ttrackerCommand = {program}\n\tfence = off\n\
+             [core]\n\thooksPath = hooks\n\tfsmonitor = {program}\n\
+             [include]\n\tpath = config\n\
+             [uploadpack]\n\tpackObjectsHook = {program}\n"
+        ),
+    )
+    .unwrap();
+    let blob = |file: &str| git(alice.dir(), &["hash-object", "-w", file]);
+    let tree = |entries: &str| {
+        let mut mktree = alice.git(["mktree"]);
+        let made = mktree.write_stdin(entries).assert().success();
+        stdout(&made).trim_end().to_owned()
+    };
+    let (config_blob, program_blob) = (blob("hostile"), blob("program"));
+    let hooks: String = ["post-claim", "pre-receive", "update", "post-receive"]
+        .map(|name| format!("100755 blob {program_blob}\t{name}\n"))
+        .concat();
+    let hooks = tree(&hooks);
+    let git_folder = format!("100644 blob {config_blob}\tconfig\n040000 tree {hooks}\thooks\n");
+    let inner = tree(&git_folder);
+    let files: String = [".gitconfig", ".gitmodules", "config", "config.worktree"]
+        .map(|name| format!("100644 blob {config_blob}\t{name}\n"))
+        .concat();
+    // A folder `.git` too, which git itself would not put into a tree.
+    let all = tree(&format!(
+        "{files}040000 tree {hooks}\thooks\n040000 tree {inner}\t.git\n"
+    ));
+    let commit = stdout(
+        &alice
+            .git(["commit-tree", "-m", "x", &all])
+            .assert()
+            .success(),
+    );
+    let commit = commit.trim_end();
+    for names in [
+        &["main", "config", "hooks/post-claim"][..],
+        // Folders that look like a repository, where refs are files.
+        &["x/HEAD", "x/objects/a", "x/refs/a", "x/hooks/pre-receive"],
+        &["after"],
+    ] {
+        let mut push = alice.git(["push", "-q", "--force", "origin"]);
+        push.args(
+            names
+                .iter()
+                .map(|name| format!("{commit}:refs/heads/{name}")),
+        );
+        push.assert().success();
+        alice.ok("git claim ae1c");
+        alice.ok("git unclaim ae1c");
+    }
+    assert!(repo.join("refs/heads/x/objects").is_dir());
+    let inside = format!("{REPO}/refs/heads/x");
+    for (name, path) in [("eve", REPO), ("bob", REPO), ("bob", &inside)] {
+        forge
+            .client(name)
+            .verb(&format!("list {path}"))
+            .code(1)
+            .stderr("error: repository not found\n");
+    }
+    let mut fetch = forge
+        .client("bob")
+        .ssh(format!("git-upload-pack '{inside}'"));
+    fetch.assert().code(1).stdout("");
+    assert_eq!(fs::read(repo.join("config")).unwrap(), config);
+    assert!(!touched.exists());
 }
 
 #[test]
@@ -321,5 +533,33 @@ fn what_a_client_sends_as_environment_changes_nothing() {
         .write_stdin("0000")
         .output()
         .unwrap();
+    assert!(!touched.exists());
+
+    // Nor hooks of its choice, at a push.
+    let alice = forge.client("alice");
+    let hooks = forge.dir().join("hooks");
+    fs::create_dir(&hooks).unwrap();
+    for name in ["pre-receive", "update", "post-receive"] {
+        let hook = hooks.join(name);
+        fs::write(&hook, format!("#!/bin/sh\ntouch {}\n", touched.display())).unwrap();
+        fs::set_permissions(&hook, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    alice.person().make_program(
+        "ssh-sending",
+        &format!(
+            "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=core.hooksPath GIT_CONFIG_VALUE_0={}\n\
+             exec ssh -o SendEnv='GIT_CONFIG_*' \"$@\"",
+            hooks.display()
+        ),
+    );
+    let mut commit = alice.git(["commit", "-q", "--allow-empty", "-m", "x"]);
+    commit.assert().success();
+    let mut push = alice.git(["push", "-q", "origin", "HEAD:refs/heads/topic"]);
+    push.env("GIT_SSH_COMMAND", "ssh-sending");
+    push.assert().success();
+    git(
+        &forge.repos().join(REPO),
+        &["rev-parse", "-q", "--verify", "topic"],
+    );
     assert!(!touched.exists());
 }

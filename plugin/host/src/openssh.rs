@@ -4,6 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,10 +12,12 @@ use std::process::Command;
 use git_claim_api::exit::Exit;
 use git_claim_api::verb::RepoArg;
 use git_claim_api::{VERB, words};
+use rustix::process::geteuid;
 
 use crate::environment::{git_protocol, is_dropped};
 use crate::principal::{self, Name, Principal};
 use crate::report::Failure;
+use crate::repos::Repo;
 use crate::request::Job;
 use crate::settings::Settings;
 use crate::site::{self, Site};
@@ -151,9 +154,11 @@ fn pass_on(settings: &Settings, principal: &Principal, service: &str, repo: &Rep
     let kept: Vec<(OsString, OsString)> = std::env::vars_os()
         .filter(|(name, _)| !is_dropped(name))
         .collect();
+    tell_of_owner(&repo);
+    // The folder that was found, whatever has its name when git looks.
     let error = Command::new("git")
-        .arg(service)
-        .arg(&repo.path)
+        .args([service, "."])
+        .current_dir(repo.found())
         .env_clear()
         .envs(kept)
         .envs(
@@ -166,6 +171,29 @@ fn pass_on(settings: &Settings, principal: &Principal, service: &str, repo: &Rep
         .env(KEY, &principal.profile)
         .exec();
     Failure::not_now(format!("git cannot be run: {error}"))
+}
+
+/// git refuses the repository of another user, and speaks of `.` then. Nobody is
+/// left to tell when stderr is gone.
+fn tell_of_owner(repo: &Repo) {
+    let is_own = repo
+        .found()
+        .metadata()
+        .is_ok_and(|folder| folder.uid() == geteuid().as_raw());
+    let is_allowed = || {
+        let config = git2::Config::open_default();
+        config.is_ok_and(|config| config.get_string("safe.directory").is_ok())
+    };
+    if is_own || is_allowed() {
+        return;
+    }
+    let path = repo.path.display();
+    let text = format!(
+        "warning: {path} belongs to another user\n\
+         hint: if that is right, for the account that serves it: \
+         git config --global --add safe.directory {path}\n"
+    );
+    let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 #[cfg(test)]

@@ -2,23 +2,39 @@
 //!
 //! A name is put in order as text first, so that nothing outside reposDir is
 //! ever looked at, not even to learn whether it exists; only then are links
-//! followed, and what they lead to must lie below reposDir as well.
+//! followed, and what they lead to must lie below reposDir as well. It is opened
+//! by its real path, on which no link may stand by then: what is decided about a
+//! repository is decided about the folder that was found.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use git_claim_api::text::is_unsafe;
+use rustix::fs::{Mode, OFlags};
+
+use crate::trusted::descriptor;
 
 /// The longest id that the plugin's interface takes, in bytes.
 pub const MOST_ID: usize = 255;
 
 /// A repository that is there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Repo {
     /// Its permanent id: the real path below reposDir.
     pub id: String,
     /// Its git directory's real path.
     pub path: PathBuf,
+    opened: Rc<OwnedFd>,
+}
+
+impl Repo {
+    /// A path of the git directory that was found, whatever lies at [`Repo::path`]
+    /// by now; for this process alone.
+    pub fn found(&self) -> PathBuf {
+        descriptor(&*self.opened)
+    }
 }
 
 /// The folder below which repositories are served.
@@ -91,9 +107,31 @@ impl Repos {
     fn at(&self, path: &Path) -> Option<Repo> {
         let path = path.canonicalize().ok()?;
         let id = self.id_of(&path)?;
-        is_git_directory(&path).then_some(Repo { id, path })
+        let opened = Rc::new(self.descend(&id)?);
+        is_git_directory(&descriptor(&*opened)).then_some(Repo { id, path, opened })
+    }
+
+    /// Opens the folder `id`, without following a link. `None` also where it lies
+    /// in another repository, as what lies there may have come by a push: names of
+    /// refs make folders, and a worktree holds whatever was committed.
+    fn descend(&self, id: &str) -> Option<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut folder = rustix::fs::open(&self.root, flags, Mode::empty()).ok()?;
+        for (depth, part) in id.split('/').enumerate() {
+            let above = descriptor(&folder);
+            let is_its_own = part == DOT_GIT && id.ends_with(&format!("/{DOT_GIT}"));
+            let has_another = !is_its_own && above.join(DOT_GIT).symlink_metadata().is_ok();
+            if depth > 0 && (has_another || is_git_directory(&above)) {
+                return None;
+            }
+            folder = rustix::fs::openat(&folder, part, flags, Mode::empty()).ok()?;
+        }
+        Some(folder)
     }
 }
+
+/// What lies in a worktree, and is the repository or leads there.
+const DOT_GIT: &str = ".git";
 
 /// The places where git looks for the repository `path`, in its order.
 pub fn candidates(path: &str) -> impl Iterator<Item = String> {
@@ -187,6 +225,52 @@ mod tests {
     }
 
     #[test]
+    fn what_lies_in_another_repository_is_none() {
+        let dir = TempDir::new().unwrap();
+        for place in [
+            "a.git",
+            "a.git/refs/heads/x",
+            "work/.git",
+            "work/sub/b.git",
+            "work/.git/modules/c",
+            "linked/sub/d.git",
+        ] {
+            git_directory(&dir.child(place));
+        }
+        dir.child("linked/.git").write_str("gitdir: x\n").unwrap();
+        let repos = Repos::new(dir.path()).unwrap();
+        for name in ["a", "work"] {
+            assert!(repos.resolve(name).is_some(), "{name}");
+        }
+        for name in [
+            "a.git/refs/heads/x",
+            "work/sub/b.git",
+            "work/.git/modules/c",
+            "linked/sub/d.git",
+        ] {
+            assert!(repos.resolve(name).is_none(), "{name}");
+            assert!(repos.by_id(name).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_was_found_stays_what_it_is() {
+        let dir = TempDir::new().unwrap();
+        git_directory(&dir.child("a/r.git"));
+        git_directory(&dir.child("b/r.git"));
+        dir.child("a/r.git/config").write_str("first").unwrap();
+        let repos = Repos::new(dir.path()).unwrap();
+        let repo = repos.resolve("a/r").unwrap();
+        let at = |path: &str| dir.child(path).path().to_owned();
+        std::fs::rename(at("a"), at("c")).unwrap();
+        symlink("b", at("a")).unwrap();
+        let text = std::fs::read_to_string(repo.found().join("config"));
+        assert_eq!(text.unwrap(), "first");
+        // Asked for again, it is the other one.
+        assert_eq!(repos.resolve("a/r").unwrap().id, "b/r.git");
+    }
+
+    #[test]
     fn every_spelling_is_one_repository() {
         let (site, repos) = site();
         let root = site.path().canonicalize().unwrap();
@@ -221,13 +305,12 @@ mod tests {
             (&format!("{link}/./team/app/"), "acme/app.git"),
             (&format!("/..{real}/r.git"), "r.git"),
         ] {
-            let repo = repos.resolve(spelling);
-            let expected = Repo {
-                id: id.to_owned(),
-                path: root.join("git").join(id),
-            };
-            assert_eq!(repo, Some(expected.clone()), "{spelling}");
-            assert_eq!(repos.by_id(id), Some(expected), "{spelling}");
+            for repo in [repos.resolve(spelling), repos.by_id(id)] {
+                let repo = repo.expect(spelling);
+                assert_eq!(repo.id, id, "{spelling}");
+                assert_eq!(repo.path, root.join("git").join(id), "{spelling}");
+                assert_eq!(repo.found().read_link().unwrap(), repo.path);
+            }
         }
     }
 
@@ -267,10 +350,10 @@ mod tests {
             "r.git\0",
             "/proc/self/root",
         ] {
-            assert_eq!(repos.resolve(name), None, "{name:?}");
+            assert!(repos.resolve(name).is_none(), "{name:?}");
         }
         for id in ["alias.git", "r", "../secret.git", "/r.git", "./r.git", ""] {
-            assert_eq!(repos.by_id(id), None, "{id:?}");
+            assert!(repos.by_id(id).is_none(), "{id:?}");
         }
     }
 
@@ -280,7 +363,7 @@ mod tests {
         git_directory(site.path());
         let repos = Repos::new(site.path()).unwrap();
         for name in ["/", ".", "x/..", &site.path().display().to_string()] {
-            assert_eq!(repos.resolve(name), None, "{name:?}");
+            assert!(repos.resolve(name).is_none(), "{name:?}");
         }
     }
 }

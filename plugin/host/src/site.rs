@@ -1,8 +1,9 @@
 //! The answers of a forge that is nothing but a settings file and a folder of
 //! repositories.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use git_claim_api::access::Access;
 
@@ -12,7 +13,7 @@ use crate::log::{Level, log};
 use crate::principal::{Name, Principal};
 use crate::repo_config::RepoConfig;
 use crate::report::Failure;
-use crate::repos::Repos;
+use crate::repos::{Repo, Repos};
 use crate::settings::Settings;
 
 /// Opens the folder of repositories that `settings` name.
@@ -33,9 +34,16 @@ pub struct Site<'a> {
     repos: Repos,
     /// Whose rights count; empty for nobody, whom no list but `*` includes.
     name: &'a str,
-    /// The repository that was asked about last and what that one may do
-    /// there: the plugin asks several times about one.
-    last: RefCell<Option<(String, Option<Access>)>>,
+    /// The repository that was asked about last: the plugin asks several times
+    /// about one.
+    last: RefCell<Option<Rc<Known>>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    repo: Repo,
+    /// The most that this one may do there, once somebody asks.
+    highest: OnceCell<Option<Access>>,
 }
 
 impl<'a> Site<'a> {
@@ -64,29 +72,46 @@ impl<'a> Site<'a> {
         })
     }
 
+    /// The repository `id`, as it was found when it was first asked about.
+    fn known(&self, id: &str) -> Option<Rc<Known>> {
+        if let Some(last) = &*self.last.borrow()
+            && last.repo.id == id
+        {
+            return Some(Rc::clone(last));
+        }
+        Some(self.keep(self.repos.by_id(id)?))
+    }
+
+    fn keep(&self, repo: Repo) -> Rc<Known> {
+        let known = Rc::new(Known {
+            repo,
+            highest: OnceCell::new(),
+        });
+        *self.last.borrow_mut() = Some(Rc::clone(&known));
+        known
+    }
+
     /// The most that this one may do in the repository `id`.
     fn highest(&self, id: &str) -> Option<Access> {
-        if let Some((last, access)) = &*self.last.borrow()
-            && last == id
-        {
-            return *access;
-        }
-        let access = self
-            .repos
-            .by_id(id)
-            .and_then(|repo| rules(self.settings, &repo.id, &repo.path))
-            .and_then(|rules| rules.highest(self.name, &self.settings.groups));
-        *self.last.borrow_mut() = Some((id.to_owned(), access));
-        access
+        let known = self.known(id)?;
+        *known.highest.get_or_init(|| {
+            let rules = rules(self.settings, &known.repo)?;
+            rules.highest(self.name, &self.settings.groups)
+        })
     }
 }
 
 /// The rules of one repository; `None` if its config cannot be read.
-fn rules(settings: &Settings, id: &str, path: &std::path::Path) -> Option<Rules> {
-    let own = match RepoConfig::read(path) {
+fn rules(settings: &Settings, repo: &Repo) -> Option<Rules> {
+    let id = &repo.id;
+    let found = repo.found();
+    let own = match RepoConfig::read(&found) {
         Ok(own) => own,
         Err(error) => {
-            let line = format!("{id}: config: {}; nobody gets in", error.message());
+            let why = error
+                .message()
+                .replace(&*found.to_string_lossy(), &repo.path.to_string_lossy());
+            let line = format!("{id}: config: {why}; nobody gets in");
             log(Level::Error, &line);
             return None;
         }
@@ -104,7 +129,7 @@ impl Host for Site<'_> {
     fn resolve_repo(&self, name: &str) -> Option<String> {
         // A new question: on a connection that lasts, rights may have changed.
         *self.last.borrow_mut() = None;
-        Some(self.repos.resolve(name)?.id)
+        Some(self.keep(self.repos.resolve(name)?).repo.id.clone())
     }
 
     fn authorize(&self, repo_id: &str, access: Access) -> bool {
@@ -112,6 +137,6 @@ impl Host for Site<'_> {
     }
 
     fn repo_path(&self, repo_id: &str) -> Option<PathBuf> {
-        Some(self.repos.by_id(repo_id)?.path)
+        Some(self.known(repo_id)?.repo.path.clone())
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -101,8 +101,10 @@ impl TrustedFile {
     }
 }
 
-fn descriptor(file: &File) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+/// A path that means what is open, whatever has its name by now, in this process
+/// alone.
+pub fn descriptor(open: &impl AsRawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()))
 }
 
 const OTHERS_WRITE: u32 = 0o022;
