@@ -28,6 +28,8 @@ mod connection;
 #[cfg(test)]
 mod docs;
 #[cfg(test)]
+mod escapes;
+#[cfg(test)]
 mod etcd_ledger;
 #[cfg(test)]
 mod exit_codes;
@@ -57,6 +59,8 @@ mod ledger_file;
 mod line;
 #[cfg(test)]
 mod local;
+#[cfg(test)]
+mod logged;
 #[cfg(test)]
 mod messages;
 #[cfg(test)]

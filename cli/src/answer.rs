@@ -22,7 +22,7 @@ pub struct Answer {
 /// A reply of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// The JSON object as it came.
+    /// The JSON object as it came, with what a terminal would obey escaped.
     pub line: String,
     /// `Done`, `Nothing` or `Conflict`; `Error` where `recover` was refused.
     pub exit: Exit,
@@ -98,7 +98,9 @@ fn reply_line(stdout: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(stdout).ok()?;
     let line = text.lines().rfind(|line| !line.trim().is_empty())?;
     let value = serde_json::from_str(line).ok()?;
-    is_ours(&value).then(|| line.to_owned())
+    // Outside of its strings JSON has nothing unsafe but these two blanks, and
+    // inside of them an escape is the same text.
+    is_ours(&value).then(|| escape(&line.replace(['\t', '\r'], " ")))
 }
 
 fn is_refusal(line: &str) -> bool {

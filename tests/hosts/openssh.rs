@@ -99,6 +99,65 @@ fn a_client_that_sends_environment_stays_who_it_is() {
     }
 }
 
+/// A plugin that leaves a trace once anything of it has run.
+const PLANTED: &str = "
+#include <fcntl.h>
+#include <unistd.h>
+__attribute__((constructor)) static void run(void)
+{
+    close(open(\"/tmp/loaded\", O_CREAT | O_WRONLY, 0666));
+}
+void *gclaim_plugin_v1(void) { return 0; }";
+
+#[test]
+fn a_planted_plugin_is_never_loaded() {
+    let Some(machine) = forced_command() else {
+        return;
+    };
+    assert!(PLANTED.contains(&format!(" *{}(", git_claim_api::abi::GCLAIM_ENTRY)));
+    machine.write("planted.c", PLANTED);
+    machine.ok(
+        "root",
+        "cc -shared -fPIC -o planted.so planted.c
+         for place in /tmp /srv/git /srv/git/.ssh /srv/git/acme /srv/git/acme/app.git; do
+             install -o git planted.so $place/libgit_claim_plugin.so
+             install -o git planted.so $place/libc.so.6
+         done",
+    );
+    let asked = |variables: &str| {
+        let asked = machine.run(
+            "bob",
+            &format!("ssh -o SetEnv='{variables}' git@localhost collab-lease list acme/app.git"),
+        );
+        machine.ok("root", "! test -e /tmp/loaded");
+        asked
+    };
+    // Beside the repository, where the server starts, and where clients point.
+    asked("LANG=C").expect(0, "");
+    asked("LD_LIBRARY_PATH=/tmp LD_PRELOAD=/tmp/libgit_claim_plugin.so").expect(0, "");
+    // In the plugin's own place, if others than root could have put it there.
+    let ours = "/usr/local/lib/git-claim/libgit_claim_plugin.so";
+    machine.ok(
+        "root",
+        &format!("cp {ours} kept.so; chmod 777 $(dirname {ours})"),
+    );
+    asked("LANG=C").expect(6, "others may write it");
+    machine.ok(
+        "root",
+        &format!("chmod 755 $(dirname {ours}); install -m 757 planted.so {ours}"),
+    );
+    asked("LANG=C").expect(6, "others may write it");
+    machine.ok("root", &format!("install -o bob planted.so {ours}"));
+    asked("LANG=C").expect(6, "it belongs to user");
+    machine.ok("root", &format!("install kept.so {ours}"));
+    asked("LANG=C").expect(0, "");
+    // It would have been seen.
+    machine.ok(
+        "root",
+        "LD_PRELOAD=/tmp/libgit_claim_plugin.so /bin/true; test -e /tmp/loaded",
+    );
+}
+
 /// A file as sshd would write it for alice, where the client can name it.
 fn forge_login_of_alice(machine: &Machine) {
     machine.ok(
