@@ -7,6 +7,7 @@ mod command;
 mod examples;
 mod keys;
 mod mdoc;
+mod security;
 mod stage;
 mod tables;
 
