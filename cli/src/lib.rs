@@ -14,6 +14,9 @@ mod clock;
 mod commands;
 pub mod completion;
 mod error;
+#[cfg(test)]
+#[path = "../../tests/fuzz/harness.rs"]
+mod fuzz;
 mod git;
 mod hex;
 mod interrupt;
