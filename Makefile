@@ -30,7 +30,7 @@ DISTDIR ?= $(CARGO_TARGET_DIR)/dist
 DEBDIR ?= $(CARGO_TARGET_DIR)/debian
 DEBFLAGS ?=
 
-.PHONY: all test torture lint demo bench docs install uninstall deb dist publish-check
+.PHONY: all test torture fuzz lint demo bench docs install uninstall deb dist publish-check
 
 all:
 	$(CARGO) build --workspace --locked --release
@@ -45,6 +45,17 @@ torture:
 	$(CARGO) build --workspace --locked
 	$(CARGO) test --locked -p git-claim-plugin --test plugin -- --nocapture torture:: power::
 	$(CARGO) test --locked -p git-claim --test e2e -- --nocapture torture:: large::
+
+# Random inputs for all that reads what comes from outside: so many for what is
+# quick, fewer for the rest. Optimised, and overflows are still found.
+fuzz: export FUZZ_INPUTS ?= 10000000
+fuzz:
+	$(CARGO) build --workspace --locked --profile fuzz
+	$(CARGO) test --locked --profile fuzz -p git-claim-plugin --test plugin -- --nocapture fuzz::
+	$(CARGO) test --locked --profile fuzz -p git-claim --lib -- --nocapture \
+		urls_are_read_as_git_reads_them whatever_git_lists_is_read_or_refused
+	$(CARGO) test --locked --profile fuzz -p git-claim --test e2e -- --nocapture \
+		fuzz:: structs_of_any_size
 
 lint:
 	$(CARGO) fmt --all --check

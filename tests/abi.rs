@@ -163,12 +163,19 @@ fn a_host_that_breaks_the_contract_is_refused() {
     assert!(!stderr(&played).contains("panic"), "{}", stderr(&played));
 }
 
+/// Structs of any size, strings that are none: each call is answered, and none of
+/// them is a panic.
+#[test]
+fn structs_of_any_size_are_answered() {
+    play("fuzz");
+}
+
 /// No byte is read or written that is not the plugin's to touch, and none is lost:
 /// what is left at the end is what a process has once.
 #[test]
 fn valgrind_has_nothing_to_say() {
     for scene in [
-        "acquire", "list", "denied", "fork", "short", "threads", "query", "contract",
+        "acquire", "list", "denied", "fork", "short", "threads", "query", "contract", "fuzz",
     ] {
         let dir = TempDir::new().unwrap();
         let host = compile(dir.path());
@@ -184,7 +191,8 @@ fn valgrind_has_nothing_to_say() {
                 "--show-leak-kinds=definite,indirect,possible",
             ])
             .arg("--errors-for-leak-kinds=definite,indirect,possible")
-            .arg(host.get_program());
+            .arg(host.get_program())
+            .env("FUZZ_INPUTS", "1000");
         let played = play_in(dir.path(), valgrind, scene);
         assert!(
             !stderr(&played).contains("=="),

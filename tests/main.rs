@@ -38,6 +38,8 @@ mod fence;
 #[cfg(test)]
 mod flood;
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod habits;
 #[cfg(test)]
 mod hook;

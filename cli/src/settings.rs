@@ -77,7 +77,46 @@ pub fn unknown(config: &Config) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
+    use crate::fuzz::{QUICK, fuzz};
+
+    #[test]
+    fn whatever_git_lists_is_read_or_refused() {
+        let pieces = select(
+            &[
+                "claim.timeout",
+                "claim.controlpersist",
+                "claim.remote",
+                "remote.origin.url",
+                "\n",
+                "\0",
+                "1",
+                "m",
+                "h",
+                "30s",
+                "99999999999999999999",
+                "-",
+                ".",
+                "yes",
+                "é",
+                "0",
+            ][..],
+        );
+        let own = prop::collection::vec(pieces, 0..16).prop_map(|p| p.concat().into_bytes());
+        fuzz("git-config", QUICK, own, |input| {
+            let config = Config::parse(&String::from_utf8_lossy(input));
+            if let Ok(settings) = Settings::read(&config) {
+                prop_assert!(settings.timeout >= Duration::from_secs(1));
+            }
+            for key in unknown(&config) {
+                prop_assert!(config.get(&key).is_some());
+            }
+            Ok(())
+        });
+    }
 
     #[test]
     fn values_are_read_or_refused() {

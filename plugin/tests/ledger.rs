@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use assert_fs::TempDir;
 use git_claim_plugin::claim::Now;
 use git_claim_plugin::ledger::{LedgerError, SqliteLedger, Verdict, When};
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 use serde_json::json;
 
-use crate::support::{Forge, START};
+use crate::support::{Forge, START, memory};
 
 const OLD: &str = "
     CREATE TABLE leases (repo TEXT, issue_id TEXT, holder TEXT, token INTEGER,
@@ -182,6 +182,170 @@ fn a_damaged_row_is_an_error_and_never_free() {
                                    acquired_at = 1, token = 1",
             )
             .unwrap();
+    }
+}
+
+/// Each kind of value that SQLite can hold, in a column of any kind.
+const VALUES: [&str; 11] = [
+    "NULL",
+    "0",
+    "-1",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "1.5",
+    "''",
+    "'x'",
+    "'a' || char(10) || 'b'",
+    "x'00ff'",
+    "CAST(x'ff41' AS TEXT)",
+];
+
+/// What one may ask about the issue 1 of r.git.
+const ASKED: [(&str, &str); 15] = [
+    ("ann", "list r.git"),
+    ("ann", "list r.git --mine --limit 5 --after 1"),
+    ("ann", "list r.git --ended"),
+    ("ann", "show r.git 1"),
+    ("ann", "log r.git"),
+    ("ann", "log r.git 1 --limit 3"),
+    ("ann", "verify r.git 1 --token 5 --session s1"),
+    ("bob", "acquire r.git 1 --session b"),
+    ("ann", "acquire r.git 1 --session s1 --request q"),
+    ("ann", "renew r.git 1 --ttl 60 --session s1"),
+    (
+        "ann",
+        "acquire r.git 2 --session s1 --branch claim/1 --worktree /w --machine m",
+    ),
+    (
+        "root",
+        "acquire r.git 1 --session c --take-over --reason gone --expected-token 5",
+    ),
+    (
+        "root",
+        "release r.git 1 --force --reason gone --expected-token 5",
+    ),
+    ("ann", "release r.git 1 --session s1"),
+    ("zoe", "acquire r.git 1 --session z"),
+];
+
+/// The token of issue 1's row, and what kind of value it is.
+fn token(path: &Path) -> Option<(String, Option<i64>)> {
+    let other = Connection::open(path).unwrap();
+    let query = "SELECT typeof(token), token FROM leases
+                 WHERE repo = 'r.git' AND issue_id = '1' AND typeof(issue_id) = 'text'";
+    other
+        .query_row(query, [], |row| Ok((row.get(0)?, row.get(1).ok())))
+        .optional()
+        .unwrap()
+}
+
+/// Whatever stands in a column: each request is answered, or the row is named,
+/// and no token falls.
+fn is_bearable(forge: Forge, what: &str) {
+    let path = forge.dir.path().join("collab.db");
+    let mut last = token(&path);
+    for (who, words) in ASKED {
+        let said = forge.ask(who, words);
+        match said.exit {
+            0 | 1 | 4 => {}
+            6 => {
+                assert_eq!(said.stdout, "", "{what}, {words}: {said:?}");
+                let names_it = ["is damaged", "collab.db failed: Invalid column"];
+                assert!(
+                    names_it.iter().any(|why| said.stderr.contains(why)),
+                    "{what}, {words}: {said:?}"
+                );
+            }
+            _ => panic!("{what}, {words}: {said:?}"),
+        }
+        let now = token(&path);
+        match (&last, &now) {
+            (Some((_, Some(was))), Some((_, Some(is)))) => {
+                assert!(is >= was, "{what}, {words}: {was}, {is}");
+            }
+            // A row that is another repository's or issue's now.
+            (None, _) => {}
+            _ => assert_eq!(now, last, "{what}, {words}"),
+        }
+        last = now;
+    }
+}
+
+#[test]
+fn a_value_of_any_kind_in_an_older_servers_row_lowers_no_token() {
+    for column in [
+        "repo",
+        "issue_id",
+        "holder",
+        "token",
+        "acquired_at",
+        "expires_at",
+    ] {
+        for value in VALUES {
+            let dir = TempDir::new_in(memory()).unwrap();
+            let path = dir.path().join("collab.db");
+            let old = Connection::open(&path).unwrap();
+            // Without types, so that nothing is made of what is put in.
+            old.execute_batch(&format!(
+                "CREATE TABLE leases (repo, issue_id, holder, token, acquired_at, expires_at,
+                                      PRIMARY KEY (repo, issue_id));
+                 INSERT INTO leases VALUES ('r.git', '1', 'ann', 5, {START}, NULL),
+                                           ('r.git', '3', 'bob', 5, {START}, NULL);
+                 UPDATE leases SET {column} = {value} WHERE issue_id = '1'"
+            ))
+            .unwrap();
+            drop(old);
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            is_bearable(over(dir), &format!("{column} = {value}"));
+        }
+    }
+}
+
+#[test]
+fn a_value_of_any_kind_in_any_column_lowers_no_token() {
+    // One that has every column filled in, to be copied.
+    let made = <Forge>::over(
+        TempDir::new_in(memory()).unwrap(),
+        vec![("r.git".to_owned(), None)],
+    );
+    for (who, words) in [
+        ("ann", "acquire r.git 1 --ttl 600 --session s1 --note n"),
+        ("ann", "release r.git 1 --session s1"),
+        (
+            "ann",
+            "acquire r.git 1 --ttl 600 --session s1 --note n --branch claim/1 --worktree /w --machine m --request q",
+        ),
+    ] {
+        assert_eq!(made.ask(who, words).exit, 0, "{words}");
+    }
+    let Forge {
+        dir: made, ledger, ..
+    } = made;
+    drop(ledger);
+    for table in ["leases", "tenures", "ledger"] {
+        let columns: Vec<String> = Connection::open(made.path().join("collab.db"))
+            .unwrap()
+            .prepare(&format!("SELECT name FROM pragma_table_info('{table}')"))
+            .unwrap()
+            .query_map([], |row| row.get(0))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        for column in columns {
+            for value in VALUES {
+                let dir = TempDir::new_in(memory()).unwrap();
+                let path = dir.path().join("collab.db");
+                fs::copy(made.path().join("collab.db"), &path).unwrap();
+                let other = Connection::open(&path).unwrap();
+                let damage = format!("UPDATE {table} SET {column} = {value}");
+                // What the table itself does not take is not there to be read.
+                let is_there = other.execute(&damage, []).is_ok();
+                drop(other);
+                if is_there {
+                    is_bearable(over(dir), &damage);
+                }
+            }
+        }
     }
 }
 

@@ -14,6 +14,7 @@ mod engines;
 mod etcd;
 mod etcd_faults;
 mod etcd_ledger;
+mod fuzz;
 mod ledger;
 mod moves;
 mod network;

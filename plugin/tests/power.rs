@@ -69,8 +69,8 @@ const STEPS: [(&str, &str); 12] = [
     ("ann", "acquire s.git 4 --session a"),
 ];
 
-/// So many renewals write more than the log may hold.
-const RENEWALS: usize = 260;
+/// So many renewals write more than the log may hold, and go on behind that.
+const RENEWALS: usize = 520;
 
 impl Scene {
     fn steps(self) -> Vec<(&'static str, &'static str)> {
@@ -306,7 +306,7 @@ impl Scene {
     /// short run, not every moment of it is tried.
     fn is_cut_at(self, at: usize, record: &Record) -> bool {
         let is_long = std::env::var_os("TORTURE_OPERATIONS").is_some();
-        self != Scene::Stays || is_long || at.is_multiple_of(12) || record.name == "collab.db"
+        self != Scene::Stays || is_long || at.is_multiple_of(36) || record.name == "collab.db"
     }
 
     /// Whether the disk with `files` holds what was acknowledged, and nothing

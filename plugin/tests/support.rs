@@ -21,6 +21,17 @@ use crate::engines::{Engine, Sqlite};
 /// Where the clock of a new forge stands: seconds since the epoch.
 pub const START: i64 = 1_788_609_600;
 
+/// Where syncing costs nothing, if there is such a place: for tests that are not
+/// about that.
+pub fn memory() -> &'static Path {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        memory
+    } else {
+        Path::new("/tmp")
+    }
+}
+
 /// One request's outcome.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Said {

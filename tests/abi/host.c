@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "git_claim_plugin.h"
@@ -507,6 +508,218 @@ static void scene_many(const gclaim_plugin *plugin)
     plugin->close(instance);
 }
 
+/* -- what no host should send ------------------------------------------------- */
+
+static uint64_t state;
+
+/* A number below `limit` (xorshift). */
+static uint64_t below(uint64_t limit)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state % limit;
+}
+
+/* A struct's `size`: right, too small, too large, or absurd. */
+static uint32_t any_size(size_t right)
+{
+    switch (below(4)) {
+    case 0:
+        return (uint32_t)below(right + 1);
+    case 1:
+        return (uint32_t)(right + below(64));
+    case 2:
+        return UINT32_MAX - (uint32_t)below(2);
+    default:
+        return (uint32_t)right;
+    }
+}
+
+/* As much of `whole` as a struct of `size` has, and not a byte more: what is
+ * read behind it is found under valgrind. */
+static void *cut_off(const void *whole, size_t right, uint32_t size)
+{
+    size_t length = size < sizeof size ? sizeof size : size;
+    char *copy;
+    if (length > right + 64)
+        length = right + 64;
+    copy = calloc(1, length);
+    CHECK(copy);
+    memcpy(copy, whole, length < right ? length : right);
+    memcpy(copy, &size, sizeof size);
+    return copy;
+}
+
+/* A string in memory of its own: as it is, cut off, changed, not there at all,
+ * or longer than any memory. `*memory` is to be freed. */
+static gclaim_str any_str(const char *text, char **memory)
+{
+    size_t length = strlen(text);
+    gclaim_str s = {NULL, 0};
+    *memory = NULL;
+    switch (below(12)) {
+    case 0:
+        return s;
+    case 1:
+        s.len = 1 + below(100);
+        return s;
+    case 2:
+        length = below(length + 1);
+        break;
+    }
+    *memory = malloc(length + 1);
+    CHECK(*memory);
+    memcpy(*memory, text, length);
+    /* Exactly so many bytes: no zero behind them. */
+    *memory = realloc(*memory, length ? length : 1);
+    CHECK(*memory);
+    s.ptr = *memory;
+    s.len = length;
+    switch (below(12)) {
+    case 0:
+        s.len = SIZE_MAX - below(2);
+        break;
+    case 1:
+        s.len = SIZE_MAX / 2 + 1;
+        break;
+    case 2:
+    case 3:
+        for (uint64_t changes = 1 + below(4); length && changes; changes--)
+            (*memory)[below(length)] = (char)below(256);
+        break;
+    }
+    return s;
+}
+
+/* Whether a call may end so. */
+static int is_answer(int32_t status)
+{
+    return status <= GCLAIM_OK && status > GCLAIM_EFORKED;
+}
+
+static const char *const COMMANDS[] = {
+    "collab-lease acquire r 42 --ttl 60 --session s",
+    "collab-lease release r 42 --session s",
+    "collab-lease renew r 42 --ttl 60 --session s --token 1",
+    "collab-lease list r --limit 5",
+    "collab-lease log r 42 --limit 5",
+    "collab-lease whoami",
+    "collab-lease fence r",
+    "collab-lease settle r",
+    "collab-lease serve r",
+    "collab-lease",
+};
+
+static void any_exec(const gclaim_plugin *plugin, gclaim_instance *instance)
+{
+    struct call call = {.allowed = (uint32_t)below(5)};
+    gclaim_request whole = {.call = &call};
+    char *memory[3];
+    void *request;
+    uint32_t exit_code = 255;
+    int32_t status;
+    uint32_t size = any_size(sizeof whole);
+    whole.flags = below(4) ? 0 : (uint32_t)below(4);
+    whole.command = any_str(COMMANDS[below(sizeof COMMANDS / sizeof *COMMANDS)], memory);
+    whole.user = any_str("ann", memory + 1);
+    whole.key = any_str("SHA256:key", memory + 2);
+    whole.deadline_ms = below(4) ? 0 : (uint32_t)(1 + below(1000));
+    whole.reserved = below(8) == 0;
+    request = cut_off(&whole, sizeof whole, size);
+    status = plugin->exec(instance, request, &exit_code);
+    CHECK(is_answer(status));
+    CHECK((status == GCLAIM_OK) == (exit_code != 255));
+    CHECK(exit_code == 255 || exit_code <= 6);
+    free(request);
+    for (int i = 0; i < 3; i++)
+        free(memory[i]);
+}
+
+static void any_query(const gclaim_plugin *plugin, gclaim_instance *instance)
+{
+    struct call call = {.allowed = (uint32_t)below(5)};
+    struct output answer = {{0}, 0};
+    gclaim_sink sink = {&answer, append};
+    gclaim_query whole = {.call = &call};
+    char *memory[3];
+    void *query;
+    uint32_t size = any_size(sizeof whole);
+    whole.flags = below(8) == 0;
+    whole.name = any_str(below(2) ? "claims" : "claim", memory);
+    whole.params = any_str("{\"repo\":\"r\",\"issue\":\"42\"}", memory + 1);
+    whole.user = any_str("ann", memory + 2);
+    whole.reserved = below(8) == 0;
+    if (below(8) == 0)
+        sink.write = NULL;
+    query = cut_off(&whole, sizeof whole, size);
+    CHECK(is_answer(plugin->query(instance, query, &sink)));
+    free(query);
+    for (int i = 0; i < 3; i++)
+        free(memory[i]);
+}
+
+static void any_open(const gclaim_plugin *plugin)
+{
+    char settings[4096];
+    struct output why = {{0}, 0};
+    gclaim_sink sink = {&why, append};
+    gclaim_config whole = {.flags = below(8) == 0};
+    gclaim_instance *instance = NULL;
+    gclaim_host any = HOST;
+    char *memory;
+    void *host, *config;
+    int32_t status;
+    snprintf(settings, sizeof settings, "{\"ledger\":\"%s/collab.db\",\"max_ttl\":60}",
+             directory);
+    whole.settings = any_str(settings, &memory);
+    switch (below(8)) {
+    case 0:
+        any.log = NULL;
+        break;
+    case 1:
+        any.write = NULL;
+        break;
+    case 2:
+        any.repo_path = host_repo_path;
+        break;
+    }
+    /* A larger one has members that nobody knows yet. */
+    host = cut_off(&any, sizeof any, any_size(sizeof any));
+    config = cut_off(&whole, sizeof whole, any_size(sizeof whole));
+    status = plugin->open(host, config, &instance, &sink);
+    CHECK(is_answer(status));
+    CHECK((status == GCLAIM_OK) == (instance != NULL));
+    plugin->close(instance);
+    free(host);
+    free(config);
+    free(memory);
+}
+
+/* 2,000 calls, or a fifth of what $FUZZ_INPUTS says, at random from the seed
+ * $FUZZ_SEED. */
+static void scene_fuzz(const gclaim_plugin *plugin, gclaim_instance *instance)
+{
+    const char *inputs = getenv("FUZZ_INPUTS"), *seed = getenv("FUZZ_SEED");
+    state = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL) << 16 | (uint64_t)getpid();
+    state += state == 0;
+    fprintf(stderr, "FUZZ_SEED=%llu\n", (unsigned long long)state);
+    for (long long left = inputs ? atoll(inputs) / 5 : 2000; left > 0; left--) {
+        switch (below(8)) {
+        case 0:
+            any_open(plugin);
+            break;
+        case 1:
+        case 2:
+            any_query(plugin, instance);
+            break;
+        default:
+            any_exec(plugin, instance);
+        }
+    }
+    must(plugin, instance, "zoe", "collab-lease list r", GCLAIM_READ, 0);
+}
+
 int main(int argc, char **argv)
 {
     const gclaim_plugin *plugin;
@@ -546,6 +759,8 @@ int main(int argc, char **argv)
         scene_query(plugin, instance);
     else if (strcmp(argv[4], "contract") == 0)
         scene_contract(plugin, instance);
+    else if (strcmp(argv[4], "fuzz") == 0)
+        scene_fuzz(plugin, instance);
     else
         CHECK(!"a scene");
     plugin->close(instance);

@@ -156,8 +156,6 @@ pub fn decode(word: &str) -> Result<String, BadWords> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn words(line: &str) -> Result<Vec<String>, BadWords> {
@@ -217,28 +215,5 @@ mod tests {
             assert_eq!(decode(bad), Err(BadWords::Percent), "{bad}");
         }
         assert_eq!(encode("-x y%é"), "%2Dx%20y%25%C3%A9");
-    }
-
-    proptest! {
-        #[test]
-        fn splitting_undoes_quoting(wanted in prop::collection::vec("[^\\p{Cc}]{1,12}", 1..6)) {
-            let line = wanted.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" ");
-            prop_assert_eq!(words(&line).unwrap(), wanted);
-        }
-
-        #[test]
-        fn decoding_undoes_encoding(text in "\\PC{0,40}") {
-            let word = encode(&text);
-            prop_assert!(word.chars().all(is_bare));
-            prop_assert!(!word.starts_with('-'));
-            prop_assert_eq!(decode(&word).unwrap(), text);
-        }
-
-        #[test]
-        fn any_bytes_are_split_or_refused(line in prop::collection::vec(any::<u8>(), 0..200)) {
-            if let Ok(words) = split(&line) {
-                prop_assert!(!words.is_empty() && words.iter().all(|w| !w.is_empty()));
-            }
-        }
     }
 }
