@@ -42,6 +42,7 @@ fn main() -> ExitCode {
     warm(&client, &plain, &mut rows);
     completion(&client, &mut rows);
     server_call(&forge, &mut rows);
+    denied(&forge, &mut rows);
     memory(&forge, &mut rows);
     println!(
         "{:<44} {:>10} {:>10} {:>9}  target",
@@ -90,6 +91,11 @@ impl std::fmt::Display for Row {
 
 /// The time of a command that must succeed.
 fn time(command: &mut Command) -> Duration {
+    time_to(0, command)
+}
+
+/// The time of a command that must end with `exit`.
+fn time_to(exit: i32, command: &mut Command) -> Duration {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -97,7 +103,7 @@ fn time(command: &mut Command) -> Duration {
     let start = Instant::now();
     let status = command.status().unwrap();
     let elapsed = start.elapsed();
-    assert!(status.success(), "{command:?} failed");
+    assert_eq!(status.code(), Some(exit), "{command:?}");
     elapsed
 }
 
@@ -204,9 +210,13 @@ fn completion(client: &Client, rows: &mut Vec<Row>) {
 }
 
 fn server(forge: &Forge, request: &str) -> Command {
+    server_as("alice", forge, request)
+}
+
+fn server_as(name: &str, forge: &Forge, request: &str) -> Command {
     let mut command = Command::new(programs::server());
     command
-        .args(["openssh", "--as", "alice", "--config"])
+        .args(["openssh", "--as", name, "--config"])
         .arg(forge.config())
         .env("SSH_ORIGINAL_COMMAND", request);
     command
@@ -219,6 +229,22 @@ fn server_call(forge: &Forge, rows: &mut Vec<Row>) {
         Some((4.0, "/bin/true")),
         || time(&mut server(forge, &format!("collab-lease list {REPO}"))),
         || time(&mut Command::new("/bin/true")),
+    ));
+}
+
+/// Whether the time tells a repository that one may not see from none at all.
+fn denied(forge: &Forge, rows: &mut Vec<Row>) {
+    let ask = |repo: &str| {
+        let request = format!("collab-lease list {repo}");
+        time_to(1, &mut server_as("eve", forge, &request))
+    };
+    // Behind one of each, as many again: the difference is small.
+    let several = |repo: &str| (0..10).map(|_| ask(repo)).sum();
+    rows.push(compare(
+        "10 server calls, a repository that is not theirs",
+        Some((1.05, "one that is not there")),
+        || several(REPO),
+        || several("acme/nix.git"),
     ));
 }
 
