@@ -445,6 +445,43 @@ fn clone_and_push_go_over_the_same_key() {
     }
 }
 
+/// git refuses it, in words that name no path.
+#[test]
+fn a_repository_of_another_user_is_named() {
+    if !programs::is_root() {
+        eprintln!("skipped: only root can give a repository away");
+        return;
+    }
+    let forge = Forge::without_sshd(RIGHTS);
+    let repo = forge.repos().join(REPO);
+    let fetch = || {
+        let mut fetch = server(&forge, "alice", &format!("git-upload-pack '{REPO}'"));
+        fetch.env("HOME", forge.dir()).env_remove("XDG_CONFIG_HOME");
+        let output = fetch.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        (String::from_utf8_lossy(&output.stdout).into_owned(), said)
+    };
+    let (refs, said) = fetch();
+    assert!(refs.contains("refs/heads/main"), "{said}");
+    assert!(!said.contains("another user"), "{said}");
+    let nobody = Command::new("chown")
+        .arg("-R")
+        .arg("65534")
+        .arg(&repo)
+        .status();
+    assert!(nobody.unwrap().success());
+    let (refs, said) = fetch();
+    assert!(!refs.contains("refs/heads/main"), "{refs}");
+    let real = repo.canonicalize().unwrap();
+    let first = format!("warning: {} belongs to another user\n", real.display());
+    assert!(said.starts_with(&first), "{said}");
+    let line = format!("[safe]\n\tdirectory = {}\n", real.display());
+    fs::write(forge.dir().join(".gitconfig"), line).unwrap();
+    let (refs, said) = fetch();
+    assert!(refs.contains("refs/heads/main"), "{said}");
+    assert!(!said.contains("another user"), "{said}");
+}
+
 #[test]
 fn no_other_command_is_run() {
     let forge = Forge::new();

@@ -1,12 +1,13 @@
 //! A local path and `file://`: no server, no setting, no sshd.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use assert_fs::TempDir;
 
-use crate::support::client::{Client, Person};
+use crate::support::client::{Client, Person, stderr};
 use crate::support::forge::{Forge, REPO, git};
-use crate::support::issue;
+use crate::support::{issue, programs};
 
 /// Somebody with a home and no key.
 fn somebody(dir: &TempDir) -> Person {
@@ -21,7 +22,7 @@ fn two_worktrees(dir: &TempDir, prefix: &str) -> (Client, Client) {
     let forge = dir.path().join("there.git");
     fs::create_dir(&forge).unwrap();
     git(&forge, &["init", "-q", "--bare", "-b", "main"]);
-    let bundle = crate::support::programs::source().join("tests/cases/git-issue.bundle");
+    let bundle = programs::source().join("tests/cases/git-issue.bundle");
     git(
         &forge,
         &["fetch", "-q", bundle.to_str().unwrap(), "refs/*:refs/*"],
@@ -50,6 +51,54 @@ fn a_path_and_a_file_url_work_without_a_server() {
         // The ledger is the repository's own, and all that was added to it.
         assert!(dir.path().join("there.git/collab.db").is_file());
     }
+}
+
+/// As git has it: whose hooks and programs would that be?
+#[test]
+fn another_users_repository_is_not_trusted_until_one_says_so() {
+    if !programs::is_root() {
+        eprintln!("skipped: only root can give a repository away");
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let (one, _) = two_worktrees(&dir, "");
+    let there = dir.path().join("there.git");
+    let (asked, told) = (dir.path().join("asked"), dir.path().join("told"));
+    let program = there.join("tracker");
+    let hook = there.join("hooks/post-claim");
+    for (file, touched) in [(&program, &asked), (&hook, &told)] {
+        fs::write(file, format!("#!/bin/sh\ntouch {}\n", touched.display())).unwrap();
+        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    git(&there, &["config", "claim.tracker", "command"]);
+    git(
+        &there,
+        &["config", "claim.trackerCommand", program.to_str().unwrap()],
+    );
+    let nobody = std::process::Command::new("chown")
+        .args(["-R", "65534"])
+        .arg(&there)
+        .status();
+    assert!(nobody.unwrap().success());
+    for line in ["git claim ae1c --ttl 1h", "git claims", "git claim --next"] {
+        let said = stderr(&one.run(line).code(1).stdout(""));
+        let there = there.display();
+        assert!(said.contains("belongs to another user"), "{line}: {said}");
+        assert!(
+            said.contains(&format!("--add safe.directory {there}")),
+            "{line}: {said}"
+        );
+    }
+    assert!(!there.join("collab.db").exists());
+    assert!(!asked.exists() && !told.exists());
+
+    let home = one.person().home().join(".gitconfig");
+    fs::write(
+        &home,
+        format!("[safe]\n\tdirectory = {}\n", there.display()),
+    )
+    .unwrap();
+    one.ok("git claims");
 }
 
 #[test]

@@ -248,7 +248,7 @@ fn who_holds_what_is_there_to_see_until_the_claim_runs_out() {
 }
 
 #[test]
-fn a_title_is_text_and_never_markup() {
+fn a_title_and_a_note_are_text_and_never_markup() {
     const TITLE: &str = "<script>document.title = 'gone'</script> & <b>bold</b>";
     let forge = Forge::new();
     let web = Web::before(&forge);
@@ -257,11 +257,14 @@ fn a_title_is_text_and_never_markup() {
     let root = git(&path, &["commit-tree", "-m", TITLE, &tree]);
     let id = "5c21b7aa-0000-4000-8000-000000000001";
     git(&path, &["update-ref", &format!("refs/issues/{id}"), &root]);
-    forge.client("alice").ok("git claim 5c21b7aa --ttl 1h");
+    forge
+        .client("alice")
+        .ok("git claim 5c21b7aa --ttl 1h --note <b>note</b>");
     for page in [repo(), issue_page(id)] {
         let (dom, console) = web.browse("dave", &page);
         assert_eq!(console, "");
         assert!(!dom.contains("<script") && !dom.contains("<b>"), "{dom}");
+        assert!(dom.contains("&lt;b&gt;note&lt;/b&gt;"), "{dom}");
         assert!(dom.contains("&lt;b&gt;bold&lt;/b&gt;"), "{dom}");
         assert!(!dom.contains("<title>gone"), "{dom}");
     }
