@@ -124,6 +124,8 @@ fn two_hundred_connections_at_once_are_all_served() {
     }
     let servers = our_servers(forge.servers());
     assert_eq!(servers.len(), connections.len());
+    let peaks = || servers.iter().map(|server| peak(*server));
+    assert!(peaks().max() < peaks().min().map(|least| least + MORE));
     // Somebody who comes now, and sees all of them.
     let alice = forge.client("alice");
     alice.ok("git claim one-more");

@@ -177,7 +177,7 @@ fn secret(dir: &Path, name: &str, text: &str) -> PathBuf {
 }
 
 #[test]
-fn no_secret_and_nothing_of_a_request_is_told() {
+fn no_secret_and_no_note_is_told() {
     const WORD: &str = "hunter2";
     let Some(log) = Log::new() else { return };
     let forge = Forge::without_sshd("\twrite = *\n");
