@@ -66,11 +66,17 @@ demo:
 	tests/demo.sh
 
 # Ratios, measured side by side in one run, and whether they are as they should
-# be. The first is about the disk; the second leaves it out where it can.
+# be. The first is about the disk; the second leaves it out where it can, and has
+# a plugin without etcd's client beside the usual one.
 memory := $(firstword $(wildcard /dev/shm) /tmp)
-bench: all
+without_etcd := $(abspath $(CARGO_TARGET_DIR))/without-etcd.so
+bench:
+	$(CARGO) build --locked --release -p git-claim-plugin --no-default-features
+	cp $(built)/libgit_claim_plugin.so $(without_etcd)
+	$(MAKE) all
 	$(CARGO) bench --locked -p git-claim-plugin --bench ledger
-	TMPDIR=$(memory) $(CARGO) bench --locked -p git-claim --bench claims
+	TMPDIR=$(memory) WITHOUT_ETCD=$(without_etcd) \
+		$(CARGO) bench --locked -p git-claim --bench claims
 
 # Writes the completions anew, and what the manual and the README have from the
 # code or from the programs' answers.

@@ -88,6 +88,9 @@ grep -q 'error: .*panic' <<<"$output" ||
     die "the plugin fails to build with panic=abort, but not for that reason:
 $output"
 
+say "checking that the plugin builds without etcd's client"
+cargo check -p git-claim-plugin --locked --quiet --no-default-features
+
 if cargo nextest --version >/dev/null 2>&1; then
     say "running the examples in the documentation"
     cargo test --workspace --locked --doc --quiet

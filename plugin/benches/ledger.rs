@@ -1,9 +1,14 @@
 //! What the ledger costs, beside what the disk costs: `make bench`.
 //!
 //! Every figure is a ratio of two things measured in turn in this one run, so
-//! that a slow or a busy machine changes both.
+//! that a slow or a busy machine changes both. The cluster of etcd has three
+//! nodes, all on this machine and its disk.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../../tests/support/etcd.rs"]
+#[allow(dead_code)] // the tests need more of it
+mod etcd;
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -14,12 +19,13 @@ use std::time::{Duration, Instant};
 use assert_fs::TempDir;
 use git_claim_api::access::Access;
 use git_claim_api::ids::{IssueId, Ttl};
+use git_claim_api::ledger::LedgerPlace;
 use git_claim_api::reply::End;
 use git_claim_api::verb::Take;
 use git_claim_plugin::claim::{
     self, Acquire, Caller, Claim, Decision, Ended, Now, Release, Situation, Tenure,
 };
-use git_claim_plugin::ledger::{Filter, Ledger, SqliteLedger, Verdict, When};
+use git_claim_plugin::ledger::{self, Filter, Ledger, SqliteLedger, Verdict, When};
 
 /// How many pairs each ratio is the median of.
 const PAIRS: usize = 101;
@@ -30,10 +36,10 @@ const ROUND: Duration = Duration::from_secs(6);
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().collect();
-    if let [_, flag, ledger, number] = args.as_slice()
+    if let [_, flag, ledger, number, issue] = args.as_slice()
         && flag == "--worker"
     {
-        work(Path::new(ledger), number);
+        work(&ledger.parse().unwrap(), number, issue);
         return ExitCode::SUCCESS;
     }
     let mut table = Table::default();
@@ -41,6 +47,7 @@ fn main() -> ExitCode {
     one_process(&mut table);
     contention(&mut table);
     listing(&mut table);
+    on_etcd(&mut table);
     table.print()
 }
 
@@ -150,7 +157,7 @@ fn within(seconds: u64) -> When<'static> {
 }
 
 /// Takes or extends a claim, as the verb does.
-fn acquire(ledger: &SqliteLedger, repo: &str, issue: &IssueId, caller: &Caller) {
+fn acquire(ledger: &dyn Ledger, repo: &str, issue: &IssueId, caller: &Caller) {
     let take = Take {
         ttl: Some(Ttl::new(3_600).unwrap()),
         ..Take::default()
@@ -173,7 +180,24 @@ fn acquire(ledger: &SqliteLedger, repo: &str, issue: &IssueId, caller: &Caller) 
     });
 }
 
-fn release(ledger: &SqliteLedger, repo: &str, issue: &IssueId, caller: &Caller) {
+/// Takes a claim from whoever holds it.
+fn take_from_anybody(ledger: &dyn Ledger, repo: &str, issue: &IssueId, caller: &Caller) {
+    change(ledger, repo, issue, |situation, _| {
+        let before = &situation.claim;
+        let after = Claim {
+            token: before.token + 1,
+            generation: before.generation + 1,
+            tenure: Some(Tenure {
+                holder: caller.name.clone(),
+                ..tenure(now().floor(), None, before.token + 1)
+            }),
+        };
+        let tenure = before.tenure.as_ref();
+        (after, tenure.map(|tenure| tenure.expired(before.token)))
+    });
+}
+
+fn release(ledger: &dyn Ledger, repo: &str, issue: &IssueId, caller: &Caller) {
     change(ledger, repo, issue, |situation, _| {
         let ask = Release {
             caller,
@@ -188,7 +212,7 @@ fn release(ledger: &SqliteLedger, repo: &str, issue: &IssueId, caller: &Caller) 
 }
 
 fn change(
-    ledger: &SqliteLedger,
+    ledger: &dyn Ledger,
     repo: &str,
     issue: &IssueId,
     decide: impl Fn(&Situation, u64) -> (Claim, Option<Ended>),
@@ -205,6 +229,27 @@ fn change(
             Ok(Verdict::Commit)
         })
         .unwrap();
+}
+
+/// A tenure of ann's since `acquired_at`.
+fn tenure(acquired_at: i64, expires_at: Option<i64>, seq: u64) -> Tenure {
+    Tenure {
+        holder: "ann".to_owned(),
+        profile: None,
+        session: None,
+        seq: Some(seq),
+        acquired_at,
+        expires_at,
+        ttl: expires_at.map(|_| Ttl::new(60).unwrap()),
+        heartbeat_at: Some(acquired_at),
+        heartbeat_count: 0,
+        note: None,
+        title: None,
+        lease_id: Some(format!("{seq:032x}")),
+        request: None,
+        binding: None,
+        recovery: None,
+    }
 }
 
 /// Open, take, close: the ledger's part of one server call.
@@ -248,15 +293,74 @@ fn one_process(table: &mut Table) {
 /// Many processes, each opening, changing and closing the one ledger.
 fn contention(table: &mut Table) {
     let dir = TempDir::new().unwrap();
-    let path = dir.path().join("collab.db");
+    let place = LedgerPlace::File(dir.path().join("collab.db"));
     let mut appender = Appender::in_dir(dir.path());
     let appends_before = appends_in(&mut appender, ROUND / 3);
+    let crowd = crowd(&place, Crowd::EachItsOwn, 1);
+    let appends_after = appends_in(&mut appender, ROUND / 3);
+    let appends = f64::midpoint(appends_before, appends_after);
+    println!("in a file, {crowd}; {appends:.0} fdatasyncs a second");
+    table.at_most("32 processes: p99", "p50", crowd.p99 / crowd.p50, 8.0);
+    table.at_least(
+        "32 processes: slowest worker",
+        "the median one",
+        crowd.least / crowd.median,
+        1.0 / 3.0,
+    );
+    table.at_least(
+        "32 processes: changes",
+        "appending fdatasyncs",
+        crowd.rate / appends,
+        0.35,
+    );
+}
+
+/// What many processes do at once.
+#[derive(Clone, Copy, PartialEq)]
+enum Crowd {
+    /// Each takes and gives back an issue of its own.
+    EachItsOwn,
+    /// All take one issue from each other.
+    OneIssue,
+}
+
+/// How many processes got on.
+struct Measured {
+    /// Changes a second.
+    rate: f64,
+    /// Seconds.
+    p50: f64,
+    p99: f64,
+    /// Changes of the process with the fewest, and of the median one.
+    least: f64,
+    median: f64,
+}
+
+impl std::fmt::Display for Measured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{WORKERS} processes, {:.0} changes a second, p50 {:.1} ms, p99 {:.1} ms",
+            self.rate,
+            self.p50 * 1_000.0,
+            self.p99 * 1_000.0
+        )
+    }
+}
+
+/// Has many processes of so many front ends change the ledger at `place`.
+fn crowd(place: &LedgerPlace, what: Crowd, front_ends: usize) -> Measured {
+    let folders: Vec<TempDir> = (0..front_ends).map(|_| TempDir::new().unwrap()).collect();
     let workers: Vec<_> = (0..WORKERS)
         .map(|number| {
+            let issue = match what {
+                Crowd::EachItsOwn => number.to_string(),
+                Crowd::OneIssue => "one".to_owned(),
+            };
             Command::new(std::env::current_exe().unwrap())
-                .arg("--worker")
-                .arg(&path)
-                .arg(number.to_string())
+                .args(["--worker", &place.to_string(), &number.to_string(), &issue])
+                // Where the processes of one machine wait in line.
+                .env("TMPDIR", folders[number % front_ends].path())
                 .stdout(Stdio::piped())
                 .spawn()
                 .unwrap()
@@ -276,32 +380,14 @@ fn contention(table: &mut Table) {
         counts.push(times.len() as f64);
         all.extend(times);
     }
-    let appends_after = appends_in(&mut appender, ROUND / 3);
-    let median_count = quantile(&mut counts.clone(), 0.5);
-    let least_count = quantile(&mut counts, 0.0);
-    let (p50, p99) = (quantile(&mut all.clone(), 0.5), quantile(&mut all, 0.99));
-    let rate = all.len() as f64 / ROUND.as_secs_f64();
-    let appends = f64::midpoint(appends_before, appends_after);
-    println!(
-        "{WORKERS} processes, {:.0} changes a second, p50 {:.1} ms, p99 {:.1} ms; {appends:.0} fdatasyncs a second",
-        rate,
-        p50 * 1_000.0,
-        p99 * 1_000.0
-    );
     assert_eq!(failures, 0, "a worker failed");
-    table.at_most("32 processes: p99", "p50", p99 / p50, 8.0);
-    table.at_least(
-        "32 processes: slowest worker",
-        "the median one",
-        least_count / median_count,
-        1.0 / 3.0,
-    );
-    table.at_least(
-        "32 processes: changes",
-        "appending fdatasyncs",
-        rate / appends,
-        0.35,
-    );
+    Measured {
+        rate: all.len() as f64 / ROUND.as_secs_f64(),
+        p50: quantile(&mut all.clone(), 0.5),
+        p99: quantile(&mut all, 0.99),
+        least: quantile(&mut counts.clone(), 0.0),
+        median: quantile(&mut counts, 0.5),
+    }
 }
 
 /// How many appends a second one process makes.
@@ -315,24 +401,35 @@ fn appends_in(appender: &mut Appender, time: Duration) -> f64 {
     f64::from(count) / start.elapsed().as_secs_f64()
 }
 
+/// A change of an issue.
+type Step = fn(&dyn Ledger, &str, &IssueId, &Caller);
+
 /// One of the processes: prints the seconds of each of its changes.
-fn work(path: &Path, number: &str) {
+fn work(place: &LedgerPlace, number: &str, issue: &str) {
     let worker = caller(&format!("worker{number}"));
-    let issue: IssueId = number.parse().unwrap();
+    let is_shared = issue != number;
+    let issue: IssueId = issue.parse().unwrap();
+    let steps: &[Step] = if is_shared {
+        &[take_from_anybody]
+    } else {
+        &[acquire, release]
+    };
     let start = Instant::now();
     let mut times = Vec::new();
     while start.elapsed() < ROUND {
-        for step in [acquire, release] {
-            let time = timed(|| {
-                let ledger = SqliteLedger::open(path).unwrap();
-                step(&ledger, "r.git", &issue, &worker);
-            });
+        for step in steps {
+            let time = timed(|| step(&*open(place), "r.git", &issue, &worker));
             times.push(time);
         }
     }
     for time in times {
         println!("{time}");
     }
+}
+
+fn open(place: &LedgerPlace) -> Box<dyn Ledger> {
+    let settings = serde_json::json!({ "ledger": place });
+    ledger::open(&serde_json::from_value(settings).unwrap()).unwrap()
 }
 
 /// The live claims of a repository among a million rows that are dead, and among
@@ -381,23 +478,7 @@ fn fill(ledger: &SqliteLedger, rows: u32, live: u32) {
         .change(within(600), &mut |transaction| {
             for number in 0..rows {
                 let expires_at = if number < live { now + 3_600 } else { now - 60 };
-                let tenure = Tenure {
-                    holder: "ann".to_owned(),
-                    profile: None,
-                    session: None,
-                    seq: Some(u64::from(number) + 1),
-                    acquired_at: now - 120,
-                    expires_at: Some(expires_at),
-                    ttl: Some(Ttl::new(60).unwrap()),
-                    heartbeat_at: Some(now - 120),
-                    heartbeat_count: 0,
-                    note: None,
-                    title: None,
-                    lease_id: Some(format!("{number:032x}")),
-                    request: None,
-                    binding: None,
-                    recovery: None,
-                };
+                let tenure = tenure(now - 120, Some(expires_at), u64::from(number) + 1);
                 let is_released = number % 2 == 1 && number >= live;
                 let issue: IssueId = number.to_string().parse().unwrap();
                 let mut claim = Claim {
@@ -422,4 +503,32 @@ fn fill(ledger: &SqliteLedger, rows: u32, live: u32) {
             Ok(Verdict::Commit)
         })
         .unwrap();
+}
+
+/// The same ledger on etcd beside the one in a file.
+fn on_etcd(table: &mut Table) {
+    let cluster = etcd::Cluster::start_on_disk(3);
+    cluster.leader();
+    let there: LedgerPlace = cluster.place("claims").parse().unwrap();
+    open(&there).create(within(10)).unwrap();
+    let dir = TempDir::new().unwrap();
+    let here = LedgerPlace::File(dir.path().join("collab.db"));
+    let ann = caller("ann");
+    let issue = "anns".parse().unwrap();
+    let acquire_at = |place| acquire(&*open(place), "r.git", &issue, &ann);
+    let measured = ratio(|| acquire_at(&there), || acquire_at(&here));
+    table.at_most("open, acquire, close on etcd", "in a file", measured, 5.0);
+
+    let each = crowd(&there, Crowd::EachItsOwn, 4);
+    println!("on etcd, each its own issue, {each}");
+    for front_ends in [1, 4] {
+        let one = crowd(&there, Crowd::OneIssue, front_ends);
+        println!("on etcd, one issue, {front_ends} front ends, {one}");
+        table.at_least(
+            &format!("one issue, {front_ends} front ends: slowest worker"),
+            "the median one",
+            one.least / one.median,
+            1.0 / 3.0,
+        );
+    }
 }

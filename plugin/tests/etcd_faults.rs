@@ -79,7 +79,7 @@ fn work(place: &str, number: usize, is_over: &AtomicBool) -> Told {
         let words = format!("acquire r.git {issue} --ttl 600 --session s --request q{round}");
         let begun = Instant::now();
         let said = forge.ask(&name, &words);
-        assert!(begun.elapsed() < Duration::from_secs(11), "{said:?}");
+        assert!(begun.elapsed() < IN_TIME, "{said:?}");
         match said.exit {
             0 => {
                 let token = said.json()["token"].as_u64().unwrap();
@@ -150,6 +150,9 @@ fn nothing_is_lost(place: &str, told: &[Told]) {
 
 const MOMENT: Duration = Duration::from_millis(500);
 
+/// The deadline of a request, and what a busy machine may add.
+const IN_TIME: Duration = Duration::from_secs(15);
+
 #[test]
 fn a_killed_leader_and_a_killed_follower_cost_no_claim() {
     let (mut cluster, place) = three(&[]);
@@ -183,7 +186,7 @@ fn without_a_majority_nothing_is_claimed_and_it_comes_back_by_itself() {
         let begun = Instant::now();
         let said = forge.ask("bob", words);
         assert_eq!((said.exit, said.stdout.as_str()), (6, ""), "{said:?}");
-        assert!(begun.elapsed() < Duration::from_secs(11), "{words}");
+        assert!(begun.elapsed() < IN_TIME, "{words}");
     }
     dead.iter().for_each(|node| cluster.begin(*node));
     cluster.leader();
@@ -260,7 +263,7 @@ fn a_leader_that_is_cut_off_costs_no_claim_and_grants_none() {
         });
         for (said, time) in unheard {
             assert_eq!((said.exit, said.stdout.as_str()), (6, ""), "{said:?}");
-            assert!(time < Duration::from_secs(11), "{said:?}");
+            assert!(time < IN_TIME, "{said:?}");
         }
         // The others go on without it.
         let said = forge.ask("bob", "acquire r.git 9 --session s");

@@ -12,16 +12,20 @@
 #[allow(dead_code, unused_imports)] // the tests need more of it
 mod support;
 
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use support::client::Client;
-use support::forge::{Forge, REPO, git};
+use support::forge::{Forge, REPO, RIGHTS, git};
 use support::{issue, programs};
 
 /// How many pairs each ratio is the median of.
 const PAIRS: usize = 41;
+
+/// The same where the two are nearly alike.
+const MANY_PAIRS: usize = 401;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().collect();
@@ -43,6 +47,7 @@ fn main() -> ExitCode {
     completion(&client, &mut rows);
     server_call(&forge, &mut rows);
     denied(&forge, &mut rows);
+    etcds_client(&mut rows);
     memory(&forge, &mut rows);
     println!(
         "{:<44} {:>10} {:>10} {:>9}  target",
@@ -116,10 +121,20 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn compare(
     what: &str,
     target: Option<(f64, &'static str)>,
+    ours: impl FnMut() -> Duration,
+    beside: impl FnMut() -> Duration,
+) -> Row {
+    compare_in(PAIRS, what, target, ours, beside)
+}
+
+fn compare_in(
+    pairs: usize,
+    what: &str,
+    target: Option<(f64, &'static str)>,
     mut ours: impl FnMut() -> Duration,
     mut beside: impl FnMut() -> Duration,
 ) -> Row {
-    let pairs: Vec<(f64, f64)> = (0..PAIRS)
+    let pairs: Vec<(f64, f64)> = (0..pairs)
         .map(|_| (ours().as_secs_f64(), beside().as_secs_f64()))
         .collect();
     let shown = |value: f64| format!("{:.1} ms", value * 1_000.0);
@@ -245,6 +260,31 @@ fn denied(forge: &Forge, rows: &mut Vec<Row>) {
         Some((1.05, "one that is not there")),
         || several(REPO),
         || several("acme/nix.git"),
+    ));
+}
+
+/// The same call beside one with a plugin that has no client for etcd in it, as
+/// `make bench` builds it.
+fn etcds_client(rows: &mut Vec<Row>) {
+    let Some(without) = std::env::var_os("WITHOUT_ETCD") else {
+        return;
+    };
+    let forge = |plugin: &Path| {
+        let forge = Forge::without_sshd("");
+        // Installed alike: how a file was written shows in what it costs to load.
+        let installed = forge.dir().join("plugin.so");
+        std::fs::copy(plugin, &installed).unwrap();
+        forge.configure(&format!("{RIGHTS}\tplugin = {}\n", installed.display()));
+        forge
+    };
+    let (with, without) = (forge(&programs::plugin()), forge(Path::new(&without)));
+    let list = format!("collab-lease list {REPO}");
+    rows.push(compare_in(
+        MANY_PAIRS,
+        "one server call, ledger in a file",
+        Some((1.05, "without etcd's client")),
+        || time(&mut server(&with, &list)),
+        || time(&mut server(&without, &list)),
     ));
 }
 

@@ -68,6 +68,19 @@ impl Cluster {
 
     /// The same, each at a place of its own.
     pub fn start_at(homes: impl Iterator<Item = Home>, options: &[&str]) -> Cluster {
+        // In memory where that can be had: no test here is about the disk.
+        let shared = Path::new("/dev/shm");
+        let dir = TempDir::new_in(shared).or_else(|_| TempDir::new());
+        Cluster::start_in(dir.unwrap(), homes, options)
+    }
+
+    /// Starts `count` nodes whose data lies on the disk.
+    pub fn start_on_disk(count: usize) -> Cluster {
+        let homes = (0..count).map(|_| Home::new());
+        Cluster::start_in(TempDir::new().unwrap(), homes, &[])
+    }
+
+    fn start_in(dir: TempDir, homes: impl Iterator<Item = Home>, options: &[&str]) -> Cluster {
         let options = [
             "--heartbeat-interval=20",
             "--election-timeout=200",
@@ -76,12 +89,6 @@ impl Cluster {
         .iter()
         .chain(options);
         let options: Vec<String> = options.map(ToString::to_string).collect();
-        // In memory where that can be had: no test here is about the disk.
-        let shared = Path::new("/dev/shm");
-        let dir = match TempDir::new_in(shared) {
-            Ok(dir) => dir,
-            Err(_) => TempDir::new().unwrap(),
-        };
         let nodes: Vec<Node> = (1..)
             .zip(homes)
             .map(|(number, home)| Node {

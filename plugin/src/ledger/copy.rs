@@ -11,7 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::contents::Contents;
 use super::queue::Queue;
-use super::{EtcdLedger, Ledger, LedgerError, When, file, lock_file, sqlite};
+use super::{Ledger, LedgerError, When, file, lock_file, sqlite};
 
 /// Puts `contents` into a new file; answers its number of rows.
 ///
@@ -70,7 +70,7 @@ pub enum Room {
 }
 
 /// Where a ledger is to be put.
-trait Target {
+pub trait Target {
     /// What is there of the ledger `id`.
     fn found(&self, id: &str) -> Result<Room, LedgerError>;
 
@@ -88,6 +88,7 @@ trait Target {
 ///
 /// # Errors
 /// `to` has another ledger, or can't be reached.
+#[cfg_attr(not(feature = "etcd"), allow(unused_variables))] // a file takes no `files`
 pub fn migrate(
     from: &dyn Ledger,
     at: &LedgerPlace,
@@ -105,16 +106,13 @@ pub fn migrate(
             let _turn = queue.wait(when.deadline)?;
             carry(from, to, &FileTarget { path, when }, when)
         }
+        #[cfg(feature = "etcd")]
         LedgerPlace::Etcd(place) => {
-            let ledger = EtcdLedger::open(place, files)?;
-            let from_place = at.to_string();
-            let target = EtcdTarget {
-                ledger,
-                from: from_place,
-                when,
-            };
+            let target = super::etcd::Target::new(place, files, at, when)?;
             carry(from, to, &target, when)
         }
+        #[cfg(not(feature = "etcd"))]
+        LedgerPlace::Etcd(place) => Err(super::without_etcd(place)),
     }
 }
 
@@ -238,28 +236,5 @@ impl Target for FileTarget<'_> {
         named
             .and_then(|()| File::open(folder)?.sync_all())
             .map_err(|error| self.unfit(format!("cannot be put in place: {error}")))
-    }
-}
-
-/// A prefix in etcd, which says until the end that the ledger is where it came
-/// from.
-struct EtcdTarget<'a> {
-    ledger: EtcdLedger,
-    from: String,
-    when: When<'a>,
-}
-
-impl Target for EtcdTarget<'_> {
-    fn found(&self, id: &str) -> Result<Room, LedgerError> {
-        self.ledger.found(id, self.when.deadline)
-    }
-
-    fn fill(&self, contents: &Contents) -> Result<Contents, LedgerError> {
-        self.ledger.load(contents, &self.from, self.when.deadline)?;
-        Ledger::contents(&self.ledger, self.when)
-    }
-
-    fn open(&self) -> Result<(), LedgerError> {
-        self.ledger.retire(self.when, None).map(|_| ())
     }
 }

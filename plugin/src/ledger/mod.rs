@@ -5,6 +5,7 @@
 mod beside;
 mod contents;
 mod copy;
+#[cfg(feature = "etcd")]
 mod etcd;
 mod file;
 mod lock_file;
@@ -24,6 +25,7 @@ use crate::claim::{Claim, Ended, Now};
 
 pub use contents::Contents;
 pub use copy::migrate;
+#[cfg(feature = "etcd")]
 pub use etcd::EtcdLedger;
 pub use sqlite::SqliteLedger;
 
@@ -313,6 +315,18 @@ pub trait Ledger: Send + Sync {
 pub fn open(settings: &PluginSettings) -> Result<Box<dyn Ledger>, LedgerError> {
     Ok(match &settings.ledger {
         LedgerPlace::File(path) => Box::new(SqliteLedger::open(path)?),
+        #[cfg(feature = "etcd")]
         LedgerPlace::Etcd(place) => Box::new(EtcdLedger::open(place, &settings.etcd)?),
+        #[cfg(not(feature = "etcd"))]
+        LedgerPlace::Etcd(place) => return Err(without_etcd(place)),
     })
+}
+
+/// Why a ledger on etcd can't be opened where its client was left out.
+#[cfg(not(feature = "etcd"))]
+fn without_etcd(place: &git_claim_api::ledger::EtcdPlace) -> LedgerError {
+    LedgerError::Unfit {
+        path: place.to_string().into(),
+        why: "can't be reached: this plugin was built without etcd's client".to_owned(),
+    }
 }

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use git_claim_api::ids::IssueId;
+use git_claim_api::ledger::{EtcdPlace, LedgerPlace};
+use git_claim_api::settings::EtcdFiles;
 
 use super::EtcdLedger;
 use super::keys::{RepoKeys, end_part, unescaped};
@@ -12,8 +14,8 @@ use super::look::Look;
 use super::record::{self, Alias, Begun, Meta, Place, Row, SCHEMA};
 use crate::claim::{Ended, Tenure};
 use crate::ledger::contents::Contents;
-use crate::ledger::copy::Room;
-use crate::ledger::{LedgerError, View as _};
+use crate::ledger::copy::{self, Room};
+use crate::ledger::{Ledger, LedgerError, View as _, When};
 
 /// How many keys are asked for at once.
 const PAGE: usize = 1_000;
@@ -100,13 +102,6 @@ impl EtcdLedger {
     }
 
     /// What is there of the ledger `id`.
-    ///
-    /// # Errors
-    /// It can't be read.
-    pub fn found(&self, id: &str, deadline: Instant) -> Result<Room, LedgerError> {
-        Ok(self.look_for_room(id, deadline)?.found)
-    }
-
     fn look_for_room(&self, id: &str, deadline: Instant) -> Result<Before, LedgerError> {
         let count = Range {
             count_only: true,
@@ -284,6 +279,50 @@ impl EtcdLedger {
             Ok((_, Outcome::Conflict)) => Err(LedgerError::Busy),
             Err(error) => Err(self.failed(error)),
         }
+    }
+}
+
+/// A prefix in etcd, which says until the end that the ledger is where it comes
+/// from.
+pub struct Target<'a> {
+    ledger: EtcdLedger,
+    from: String,
+    when: When<'a>,
+}
+
+impl<'a> Target<'a> {
+    /// For a ledger that comes from `from`.
+    ///
+    /// # Errors
+    /// As [`EtcdLedger::open`].
+    pub fn new(
+        place: &EtcdPlace,
+        files: &EtcdFiles,
+        from: &LedgerPlace,
+        when: When<'a>,
+    ) -> Result<Target<'a>, LedgerError> {
+        Ok(Target {
+            ledger: EtcdLedger::open(place, files)?,
+            from: from.to_string(),
+            when,
+        })
+    }
+}
+
+impl copy::Target for Target<'_> {
+    fn found(&self, id: &str) -> Result<Room, LedgerError> {
+        let before = self.ledger.look_for_room(id, self.when.deadline)?;
+        Ok(before.found)
+    }
+
+    fn fill(&self, contents: &Contents) -> Result<Contents, LedgerError> {
+        let deadline = self.when.deadline;
+        self.ledger.load(contents, &self.from, deadline)?;
+        Ledger::contents(&self.ledger, self.when)
+    }
+
+    fn open(&self) -> Result<(), LedgerError> {
+        self.ledger.retire(self.when, None).map(|_| ())
     }
 }
 

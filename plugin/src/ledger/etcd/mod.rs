@@ -32,6 +32,8 @@ use super::copy::moved_on;
 use super::{Ledger, LedgerError, Transaction, Verdict, Version, View, When};
 use crate::random;
 
+pub use self::copy::Target;
+
 /// How often a change is tried while others change the same.
 const MOST_ROUNDS: u32 = 1_000;
 
