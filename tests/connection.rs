@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::fs;
-use std::io::Read;
 use std::net::TcpListener;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -11,8 +10,8 @@ use std::process::{Child, Stdio};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::support::client::{Client, Person, stderr};
-use crate::support::eventually;
 use crate::support::forge::{Forge, REPO, url};
+use crate::support::{eventually, words_of_waiting};
 
 /// The processes that have `person`'s home in their command line.
 fn processes(person: &Person) -> Vec<String> {
@@ -108,13 +107,16 @@ fn a_full_connection_makes_room_for_another() {
     bob.ok("git claims");
     let logins = forge.logins();
     let mut waiters: Vec<Child> = (0..10)
-        .map(|_| start(&forge.client("bob"), &["claim", "ae1c051", "--wait"]))
+        .map(|_| {
+            start(
+                &forge.client("bob"),
+                &["claim", "ae1c051", "--wait", "--verbose"],
+            )
+        })
         .collect();
     for waiter in &mut waiters {
         // It says for whom it waits, over a session that stays open.
-        let mut byte = [0];
-        let stderr = waiter.stderr.as_mut().unwrap();
-        assert_eq!(stderr.read(&mut byte).unwrap(), 1);
+        assert!(words_of_waiting(waiter).contains("alice"));
     }
     assert_eq!(forge.logins(), logins);
     for _ in 0..3 {

@@ -3,14 +3,13 @@
 //! It breaks, it lies, or the server knows none: nobody works on its word.
 
 use std::fs;
-use std::io::Read;
 use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::client::{Client, stderr};
-use crate::support::eventually;
 use crate::support::forge::{Calls, Forge, REPO, children, url};
+use crate::support::{eventually, words_of_waiting};
 
 /// Tests several cases at once: they wait more than they work.
 fn for_each<Case: Send>(cases: impl IntoIterator<Item = Case>, test: impl Fn(Case) + Sync) {
@@ -130,12 +129,12 @@ fn a_connection_that_ends_is_made_again() {
     let bob = forge.client("bob");
     bob.ok("git claim ae1c051");
     let mut waiter = alice.person().std_command("git-claim", alice.dir());
-    waiter.args(["ae1c051", "--wait"]).stderr(Stdio::piped());
+    waiter
+        .args(["ae1c051", "--wait", "--verbose"])
+        .stderr(Stdio::piped());
     let mut waiter = waiter.spawn().unwrap();
     // Somebody who was answered once is not put off.
-    let mut byte = [0];
-    let stderr = waiter.stderr.as_mut().unwrap();
-    stderr.read_exact(&mut byte).unwrap();
+    words_of_waiting(&mut waiter);
     for ended in 1..3 {
         kill_process(server_of_call(&forge, ended), Signal::KILL).unwrap();
     }

@@ -1,6 +1,6 @@
 //! Waiting for a claim, and watching them.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::support::client::{Client, stderr};
 use crate::support::forge::{Forge, REPO, git, url};
-use crate::support::issue;
+use crate::support::terminal::Terminal;
+use crate::support::{issue, words_of_waiting};
 
 /// Starts one of our programs; its process is the program's own.
 fn start(client: &Client, words: &[&str]) -> Child {
@@ -22,18 +23,6 @@ fn start(client: &Client, words: &[&str]) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap()
-}
-
-/// The first line that it says on stderr.
-fn first_words(child: &mut Child) -> String {
-    let mut line = String::new();
-    let stderr = child.stderr.as_mut().unwrap();
-    // No more than the line: the rest is for whoever reads on.
-    let mut byte = [0];
-    while !line.ends_with('\n') && stderr.read(&mut byte).unwrap() == 1 {
-        line.push(char::from(byte[0]));
-    }
-    line
 }
 
 fn interrupt(child: &Child) {
@@ -53,8 +42,8 @@ fn a_waiter_gets_what_is_released() {
     let forge = Forge::new();
     let (alice, bob) = (forge.client("alice"), forge.client("bob"));
     alice.ok("git claim ae1c051");
-    let mut waiter = start(&bob, &["git-claim", "ae1c051", "--wait"]);
-    let words = first_words(&mut waiter);
+    let mut waiter = start(&bob, &["git-claim", "ae1c051", "--wait", "--verbose"]);
+    let words = words_of_waiting(&mut waiter);
     assert!(words.contains("waiting for alice"), "{words}");
     alice.ok("git unclaim ae1c051");
     let (code, _, stderr) = reply(waiter);
@@ -74,8 +63,8 @@ fn a_waiter_is_told_and_does_not_ask_again_and_again() {
     for _ in 0..3 {
         alice.ok("git claim ae1c051");
         let bob = bob.worktree(&url(REPO));
-        let mut waiter = start(&bob, &["git-claim", "ae1c051", "--wait"]);
-        first_words(&mut waiter);
+        let mut waiter = start(&bob, &["git-claim", "ae1c051", "--wait", "--verbose"]);
+        words_of_waiting(&mut waiter);
         alice.ok("git unclaim ae1c051");
         let free = Instant::now();
         let (code, _, stderr) = reply(waiter);
@@ -108,10 +97,10 @@ fn fifty_waiters_cost_next_to_nothing() {
     bobs[0].ok("git claims");
     let mut waiters: Vec<Child> = bobs
         .iter()
-        .map(|bob| start(bob, &["git-claim", "ae1c051", "--wait"]))
+        .map(|bob| start(bob, &["git-claim", "ae1c051", "--wait", "--verbose"]))
         .collect();
     for waiter in &mut waiters {
-        let words = first_words(waiter);
+        let words = words_of_waiting(waiter);
         assert!(words.contains("waiting for alice"), "{words}");
     }
     let logins = forge.logins();
@@ -163,8 +152,8 @@ fn next_finds_what_becomes_open() {
     for _ in 0..5 {
         alice.ok("git claim --next");
     }
-    let mut waiter = start(&bob, &["git-claim", "--next", "--wait"]);
-    first_words(&mut waiter);
+    let mut waiter = start(&bob, &["git-claim", "--next", "--wait", "--verbose"]);
+    words_of_waiting(&mut waiter);
     // No claim changes by it.
     let repo = forge.repos().join(REPO);
     let closed = format!("refs/issues/{}", issue::CLOSED);
@@ -225,8 +214,8 @@ fn next_waits_for_something_to_take() {
         let reply = alice.json("git claim --next", 0);
         taken.push(reply["issue"].as_str().unwrap().to_owned());
     }
-    let mut waiter = start(&bob, &["git-claim", "--next", "--wait"]);
-    let words = first_words(&mut waiter);
+    let mut waiter = start(&bob, &["git-claim", "--next", "--wait", "--verbose"]);
+    let words = words_of_waiting(&mut waiter);
     assert!(words.contains("nothing is left"), "{words}");
     alice.ok(&format!("git unclaim {}", taken[2]));
     assert_eq!(reply(waiter).0, Some(0));
@@ -237,12 +226,25 @@ fn next_waits_for_something_to_take() {
 }
 
 #[test]
+fn only_a_terminal_shows_for_whom_one_waits() {
+    let forge = Forge::new();
+    let (alice, bob) = (forge.client("alice"), forge.client("bob"));
+    alice.ok("git claim ae1c051");
+    let words = stderr(&bob.run("git claim ae1c051 --wait=1s").code(4));
+    assert!(words.starts_with("error: "), "{words}");
+    let terminal = Terminal::new(&bob, "git claim ae1c051 --wait");
+    terminal.take_until("waiting for alice");
+    alice.ok("git unclaim ae1c051");
+    terminal.take_until("claimed ae1c051b");
+}
+
+#[test]
 fn ctrl_c_ends_the_waiting() {
     let forge = Forge::new();
     let (alice, bob) = (forge.client("alice"), forge.client("bob"));
     alice.ok("git claim ae1c051");
-    let mut waiter = start(&bob, &["git-claim", "ae1c051", "--wait"]);
-    first_words(&mut waiter);
+    let mut waiter = start(&bob, &["git-claim", "ae1c051", "--wait", "--verbose"]);
+    words_of_waiting(&mut waiter);
     interrupt(&waiter);
     let (code, _, stderr) = reply(waiter);
     assert_eq!(code, Some(130), "{stderr}");

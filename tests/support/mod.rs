@@ -16,6 +16,8 @@ pub mod session;
 pub mod small_disk;
 pub mod terminal;
 
+use std::io::Read as _;
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// Waits for what must happen; how soon is not the test's business.
@@ -28,6 +30,24 @@ pub fn eventually(what: &str, happened: impl Fn() -> bool) {
         );
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// What a `--wait --verbose` says on stderr of what it waits for, once it waits.
+/// What comes behind that is not read.
+pub fn words_of_waiting(waiter: &mut Child) -> String {
+    let stderr = waiter.stderr.as_mut().unwrap();
+    let mut line = String::new();
+    let mut byte = [0];
+    while stderr.read(&mut byte).unwrap() == 1 {
+        line.push(char::from(byte[0]));
+        if line.ends_with('\n') && line.starts_with("waiting") {
+            break;
+        }
+        if line.ends_with('\n') {
+            line.clear();
+        }
+    }
+    line
 }
 
 /// A random number below `limit`.

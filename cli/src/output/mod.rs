@@ -110,8 +110,8 @@ impl Output {
         }
     }
 
-    /// What is being waited for: on a terminal one line that is written over,
-    /// elsewhere a remark, once.
+    /// What is being waited for: on a terminal one line that is written over. A
+    /// file is for what happened; there `--verbose` has it said, once.
     pub fn progress(&mut self, words: &str) {
         if self.quiet || self.json || self.progress.as_deref() == Some(words) {
             return;
@@ -119,7 +119,7 @@ impl Output {
         if io::stderr().is_terminal() {
             eprint(&format!("\r\x1b[K{words}"));
         } else if self.progress.is_none() {
-            eprint(&format!("{words}\n"));
+            self.detail(words);
         }
         self.progress = Some(words.to_owned());
     }
