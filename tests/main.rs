@@ -36,6 +36,8 @@ mod exit_codes;
 #[cfg(test)]
 mod fence;
 #[cfg(test)]
+mod first_use;
+#[cfg(test)]
 mod flood;
 #[cfg(test)]
 mod fuzz;

@@ -1,7 +1,6 @@
 //! The ssh command that git would run, by git's own rules: for where the user
 //! has set one, and for where somebody must type.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::IsTerminal as _;
 use std::process::Stdio;
@@ -246,10 +245,13 @@ pub fn destination(ssh: &Ssh) -> String {
     }
 }
 
-/// Whether a passphrase can be asked for.
+/// Whether a passphrase can be asked for: at a terminal, or by a program with a
+/// window (ssh(1), `SSH_ASKPASS`).
 pub fn somebody_can_type() -> bool {
-    let askpass = std::env::var_os("SSH_ASKPASS").is_some_and(|program| program != OsStr::new(""))
-        && std::env::var_os("DISPLAY").is_some();
+    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_forced = std::env::var_os("SSH_ASKPASS_REQUIRE").is_some_and(|value| value == "force");
+    let has_display = set("DISPLAY") || set("WAYLAND_DISPLAY");
+    let askpass = set("SSH_ASKPASS") && (has_display || is_forced);
     let terminal = std::io::stderr().is_terminal() && File::open("/dev/tty").is_ok();
     askpass || terminal
 }

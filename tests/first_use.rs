@@ -1,0 +1,198 @@
+//! The first minutes of somebody new: a key with a passphrase, an agent, a
+//! remote that is mistyped, a server where only half of it is, a machine without
+//! sshd. Each ends in a claim, or in the sentence that leads there.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::support::client::{Client, Person, stderr};
+use crate::support::forge::{Forge, REPO, url};
+use crate::support::terminal::Terminal;
+use crate::support::{eventually, programs};
+
+const PASSPHRASE: &str = "correct horse";
+
+/// Puts a passphrase on the key that sshd knows already.
+fn lock_key(person: &Person) {
+    let status = Command::new(programs::need("ssh-keygen"))
+        .args(["-q", "-p", "-P", "", "-N", PASSPHRASE, "-f"])
+        .arg(person.key())
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+/// Somebody with a clone, and a key with a passphrase.
+fn newcomer(forge: &Forge) -> Client {
+    let client = forge.client("alice");
+    lock_key(client.person());
+    client
+}
+
+#[test]
+fn a_passphrase_is_asked_for_at_the_terminal() {
+    let forge = Forge::new();
+    let alice = newcomer(&forge);
+    let mut terminal = Terminal::new(&alice, "git claim ae1c051 --ttl 2h");
+    terminal.take_until("Enter passphrase for key");
+    terminal.types(&format!("{PASSPHRASE}\n"));
+    terminal.take_until("claimed ae1c051b");
+}
+
+#[test]
+fn where_nobody_can_type_the_way_out_is_named() {
+    let forge = Forge::new();
+    let alice = newcomer(&forge);
+    let words = stderr(&alice.run("git claim ae1c051").code(6));
+    assert!(
+        words.starts_with("error: forge does not let us in: "),
+        "{words}"
+    );
+    assert!(words.contains("\nhint: "), "{words}");
+    assert!(words.contains("`ssh-add -l`"), "{words}");
+}
+
+/// What ssh runs instead of asking at a terminal.
+fn make_askpass(person: &Person) -> std::path::PathBuf {
+    person.make_program("askpass", &format!("echo '{PASSPHRASE}'"));
+    person.home().join("bin/askpass")
+}
+
+#[test]
+fn a_window_may_ask_instead() {
+    for (variable, value) in [("DISPLAY", ":0"), ("SSH_ASKPASS_REQUIRE", "force")] {
+        let forge = Forge::new();
+        let alice = newcomer(&forge);
+        let askpass = make_askpass(alice.person());
+        let mut claim = alice.command("git-claim");
+        claim.arg("ae1c051").env("SSH_ASKPASS", askpass);
+        claim.env(variable, value).assert().success();
+    }
+}
+
+/// An ssh-agent, ended when it is dropped.
+struct Agent(Child);
+
+impl Agent {
+    /// One that has the person's key, and that their ssh asks.
+    fn with_key_of(person: &Person) -> Agent {
+        let socket = person.home().join("run/agent");
+        let agent = Command::new(programs::need("ssh-agent"))
+            .args(["-D", "-a"])
+            .arg(&socket)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let agent = Agent(agent);
+        eventually("the agent's socket", || socket.exists());
+        let added = Command::new(programs::need("ssh-add"))
+            .arg("-q")
+            .arg(person.key())
+            .env("SSH_AUTH_SOCK", &socket)
+            .env("SSH_ASKPASS", make_askpass(person))
+            .env("SSH_ASKPASS_REQUIRE", "force")
+            .status()
+            .unwrap();
+        assert!(added.success());
+        let config = person.home().join("ssh_config");
+        let text = fs::read_to_string(&config).unwrap();
+        let asked = format!("IdentityAgent {}", socket.display());
+        fs::write(config, text.replace("IdentityAgent none", &asked)).unwrap();
+        agent
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_agent_answers_for_the_key() {
+    let forge = Forge::new();
+    let alice = newcomer(&forge);
+    let _agent = Agent::with_key_of(alice.person());
+    alice.ok("git claim ae1c051 --ttl 2h");
+    assert!(alice.ok("git claims").contains("alice"));
+}
+
+/// Each with what it says, and a way on.
+#[test]
+fn a_wrong_remote_is_told_from_a_missing_server() {
+    let forge = Forge::new();
+    let alice = forge.client("alice");
+    let nobody_listens = format!("ssh://git@127.0.0.1:1/{REPO}");
+    for (remote, code, says, hints) in [
+        (
+            "/nowhere/at/all.git",
+            1,
+            "repository not found",
+            "`git remote -v`",
+        ),
+        (
+            "ssh://forge/acme/ap.git",
+            1,
+            "repository not found",
+            "`git remote -v`",
+        ),
+        (
+            "https://forge.example/acme/app.git",
+            1,
+            "over http",
+            "claimUrl",
+        ),
+        (&nobody_listens, 6, "cannot be reached", "`ssh -p 1 "),
+    ] {
+        alice.ok(&format!("git remote set-url origin {remote}"));
+        let output = alice.run("git claim ae1c051");
+        let words = stderr(&output);
+        let Some(hint) = words.split("\nhint: ").nth(1) else {
+            panic!("{remote}: no hint: {words}");
+        };
+        assert!(words.contains(says), "{remote}: {words}");
+        assert!(hint.contains(hints), "{remote}: {words}");
+        output.code(code);
+    }
+}
+
+/// sshd and repositories are there; of git-claim nothing, or the program alone.
+#[test]
+fn a_server_with_half_of_it_says_which_half() {
+    let forge = Forge::new();
+    let plain = forge
+        .person_behind("plain", "restrict")
+        .worktree("forge:none");
+    plain.ok(&format!("git remote set-url origin {}", url(REPO)));
+    let words = stderr(&plain.run("git claim ae1c051").code(7));
+    assert!(words.contains("forge"), "{words}");
+    assert!(words.contains("hint: "), "{words}");
+
+    let alice = forge.client("alice");
+    let settings = fs::read_to_string(forge.config()).unwrap();
+    let missing = forge.dir().join("libgit_claim_plugin.so");
+    let lost = format!("{settings}[claim]\n\tplugin = {}\n", missing.display());
+    fs::write(forge.config(), lost).unwrap();
+    let words = stderr(&alice.run("git claim ae1c051").code(6));
+    assert!(words.contains(missing.to_str().unwrap()), "{words}");
+    assert!(words.contains("hint: "), "{words}");
+}
+
+/// `make demo` where sshd is not installed.
+#[test]
+fn the_demo_needs_no_sshd() {
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/demo.sh");
+    // sshd is in a folder with programs of root's alone.
+    let hidden = "mount -t tmpfs none /usr/sbin";
+    let output = Command::new(programs::need("unshare"))
+        .args(["--mount", "--map-root-user", "sh", "-c"])
+        .arg(format!("{hidden} && exec {}", demo.display()))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(said.contains("No sshd here"), "{said}");
+    assert!(said.contains("is claimed by"), "{said}");
+}
