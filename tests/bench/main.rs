@@ -8,9 +8,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod pushes;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, unused_imports)] // the tests need more of it
 mod support;
+mod trackers;
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -49,6 +51,8 @@ fn main() -> ExitCode {
     denied(&forge, &mut rows);
     etcds_client(&mut rows);
     memory(&forge, &mut rows);
+    trackers::rows(&forge, &mut rows);
+    pushes::rows(&forge, &mut rows);
     println!(
         "{:<44} {:>10} {:>10} {:>9}  target",
         "a claim", "median", "beside", "measured"
@@ -69,13 +73,26 @@ struct Row {
     ours: String,
     beside: String,
     measured: f64,
-    /// The most that is allowed, and of what; nothing for a peer.
-    target: Option<(f64, &'static str)>,
+    target: Target,
+}
+
+/// What is wanted of what was measured.
+#[derive(Clone, Copy)]
+enum Target {
+    /// So many times what is beside it, and what that is.
+    AtMost(f64, &'static str),
+    /// So many milliseconds more than what is beside it.
+    AtMostMore(f64, &'static str),
+    /// Nothing: it is there to be compared.
+    None(&'static str),
 }
 
 impl Row {
     fn is_met(&self) -> bool {
-        self.target.is_none_or(|(most, _)| self.measured <= most)
+        match self.target {
+            Target::AtMost(most, _) | Target::AtMostMore(most, _) => self.measured <= most,
+            Target::None(_) => true,
+        }
     }
 }
 
@@ -87,10 +104,11 @@ impl std::fmt::Display for Row {
             self.what, self.ours, self.beside, self.measured
         )?;
         match self.target {
-            Some((most, unit)) if self.is_met() => write!(f, "≤ {most} × {unit}"),
-            Some((most, unit)) => write!(f, "≤ {most} × {unit}  MISSED"),
-            None => f.write_str("(the peer)"),
+            Target::AtMost(most, unit) => write!(f, "≤ {most} × {unit}")?,
+            Target::AtMostMore(most, unit) => write!(f, "≤ {most} ms more than {unit}")?,
+            Target::None(what) => write!(f, "({what})")?,
         }
+        f.write_str(if self.is_met() { "" } else { "  MISSED" })
     }
 }
 
@@ -120,17 +138,19 @@ fn median(mut values: Vec<f64>) -> f64 {
 /// Runs two commands in turn, and compares them.
 fn compare(
     what: &str,
-    target: Option<(f64, &'static str)>,
+    target: Target,
     ours: impl FnMut() -> Duration,
     beside: impl FnMut() -> Duration,
 ) -> Row {
     compare_in(PAIRS, what, target, ours, beside)
 }
 
+/// The same in so many pairs: fewer of what takes long, more of what differs
+/// little.
 fn compare_in(
     pairs: usize,
     what: &str,
-    target: Option<(f64, &'static str)>,
+    target: Target,
     mut ours: impl FnMut() -> Duration,
     mut beside: impl FnMut() -> Duration,
 ) -> Row {
@@ -138,11 +158,15 @@ fn compare_in(
         .map(|_| (ours().as_secs_f64(), beside().as_secs_f64()))
         .collect();
     let shown = |value: f64| format!("{:.1} ms", value * 1_000.0);
+    let compared = |(ours, beside): &(f64, f64)| match target {
+        Target::AtMostMore(..) => (ours - beside) * 1_000.0,
+        Target::AtMost(..) | Target::None(_) => ours / beside,
+    };
     Row {
         what: what.to_owned(),
         ours: shown(median(pairs.iter().map(|(ours, _)| *ours).collect())),
         beside: shown(median(pairs.iter().map(|(_, beside)| *beside).collect())),
-        measured: median(pairs.iter().map(|(ours, beside)| ours / beside).collect()),
+        measured: median(pairs.iter().map(compared).collect()),
         target,
     }
 }
@@ -164,14 +188,14 @@ fn cold(client: &Client, plain: &Client, rows: &mut Vec<Row>) {
     const NO_PERSIST: &str = "claim.controlPersist=no";
     rows.push(compare(
         "git claim, no connection open",
-        Some((1.08, "ssh host true")),
+        Target::AtMost(1.08, "ssh host true"),
         || time(&mut claim(client, NO_PERSIST)),
         || time(&mut ssh(plain, &[])),
     ));
     let mut number = 0;
     rows.push(compare(
         "git push of a unique commit as a lock",
-        None,
+        Target::None("the peer"),
         || {
             number += 1;
             push(client, number)
@@ -189,7 +213,7 @@ fn warm(client: &Client, plain: &Client, rows: &mut Vec<Row>) {
     time(&mut claim(client, "claim.controlPersist=60"));
     rows.push(compare(
         "git claim, within the idle time",
-        Some((1.3, "ssh -S master host true")),
+        Target::AtMost(1.3, "ssh -S master host true"),
         || time(&mut claim(client, "claim.controlPersist=60")),
         || time(&mut ssh(plain, &["-S", &socket])),
     ));
@@ -212,7 +236,7 @@ fn push(client: &Client, number: u32) -> Duration {
 fn completion(client: &Client, rows: &mut Vec<Row>) {
     rows.push(compare(
         "completing `git claim `",
-        Some((5.0, "git rev-parse")),
+        Target::AtMost(5.0, "git rev-parse"),
         || {
             let mut command = client.person().std_command("git", client.dir());
             time(command.args(["claim", "--complete", "bash", "63", "80", "claim", ""]))
@@ -241,7 +265,7 @@ fn server_as(name: &str, forge: &Forge, request: &str) -> Command {
 fn server_call(forge: &Forge, rows: &mut Vec<Row>) {
     rows.push(compare(
         "one server call (list), without ssh",
-        Some((4.0, "/bin/true")),
+        Target::AtMost(4.0, "/bin/true"),
         || time(&mut server(forge, &format!("collab-lease list {REPO}"))),
         || time(&mut Command::new("/bin/true")),
     ));
@@ -257,7 +281,7 @@ fn denied(forge: &Forge, rows: &mut Vec<Row>) {
     let several = |repo: &str| (0..10).map(|_| ask(repo)).sum();
     rows.push(compare(
         "10 server calls, a repository that is not theirs",
-        Some((1.05, "one that is not there")),
+        Target::AtMost(1.05, "one that is not there"),
         || several(REPO),
         || several("acme/nix.git"),
     ));
@@ -282,7 +306,7 @@ fn etcds_client(rows: &mut Vec<Row>) {
     rows.push(compare_in(
         MANY_PAIRS,
         "one server call, ledger in a file",
-        Some((1.05, "without etcd's client")),
+        Target::AtMost(1.05, "without etcd's client"),
         || time(&mut server(&with, &list)),
         || time(&mut server(&without, &list)),
     ));
@@ -290,9 +314,19 @@ fn etcds_client(rows: &mut Vec<Row>) {
 
 /// The most memory that the kernel ever saw a server call use.
 fn memory(forge: &Forge, rows: &mut Vec<Row>) {
-    const MIB: f64 = 1024.0 * 1024.0;
     let request = format!("collab-lease acquire {REPO} {}", issue::REVIEW);
-    let call = server(forge, &request);
+    rows.push(memory_of(
+        "memory of a server call (acquire)",
+        forge,
+        &request,
+        15.0,
+    ));
+}
+
+/// The same of one `request`, which may use so many MiB.
+fn memory_of(what: &str, forge: &Forge, request: &str, most: f64) -> Row {
+    const MIB: f64 = 1024.0 * 1024.0;
+    let call = server(forge, request);
     // The kernel tells of all children together, so the call gets a parent of
     // its own.
     let mut parent = Command::new(std::env::current_exe().unwrap());
@@ -300,20 +334,20 @@ fn memory(forge: &Forge, rows: &mut Vec<Row>) {
         .arg("--peak")
         .arg(call.get_program())
         .args(call.get_args());
-    parent.env("SSH_ORIGINAL_COMMAND", &request);
+    parent.env("SSH_ORIGINAL_COMMAND", request);
     let output = parent.output().unwrap();
     let peak: f64 = String::from_utf8(output.stdout)
         .unwrap()
         .trim()
         .parse()
         .unwrap();
-    rows.push(Row {
-        what: "memory of a server call (acquire)".to_owned(),
+    Row {
+        what: what.to_owned(),
         ours: format!("{:.1} MiB", peak / MIB),
         beside: "1.0 MiB".to_owned(),
         measured: peak / MIB,
-        target: Some((15.0, "1 MiB")),
-    });
+        target: Target::AtMost(most, "1 MiB"),
+    }
 }
 
 /// Runs one command and prints the most memory that it used, in bytes.
