@@ -124,11 +124,17 @@ struct Known {
 
 impl Known {
     fn find(typed: &str, user: &Name, need: Access, settings: &Settings) -> Result<Known, Failure> {
-        let repo = site::repos(settings)?
-            .resolve(typed)
-            .ok_or_else(Failure::repository_not_found)?;
-        let name = name(&repo.id).ok_or_else(Failure::repository_not_found)?;
+        let repos = site::repos(settings)?;
         let mut rights = Rights::default();
+        let Some(repo) = repos.resolve(typed) else {
+            // gitolite takes a while to refuse; an answer that comes at once would
+            // tell that there was nothing to ask about.
+            if let Some(name) = repos.would_be(typed).as_deref().and_then(name) {
+                let _ = see(name, user, need, &mut rights);
+            }
+            return Err(Failure::repository_not_found());
+        };
+        let name = name(&repo.id).ok_or_else(Failure::repository_not_found)?;
         let seen = see(name, user, need, &mut rights)?;
         if seen.granted.is_none() {
             return Err(Failure::repository_not_found());

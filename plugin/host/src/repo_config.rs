@@ -21,12 +21,23 @@ impl RepoConfig {
     /// # Errors
     /// It cannot be read; then nobody should get in by what it might have said.
     pub fn read(path: &Path) -> Result<RepoConfig, git2::Error> {
-        let config = git2::Config::open(&path.join("config"))?;
+        RepoConfig::read_file(&path.join("config"))
+    }
+
+    /// Reads `file`, whatever it is the config of.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read_file(file: &Path) -> Result<RepoConfig, git2::Error> {
+        let config = git2::Config::open(file)?;
         let mut read = RepoConfig::default();
-        let mut entries = config.entries(Some(r"^claim\."))?;
+        let mut entries = config.entries(None)?;
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let key = String::from_utf8_lossy(entry.name_bytes());
+            if !key.starts_with("claim.") {
+                continue;
+            }
             if let Some(list) = read.rules.list_mut(&key) {
                 let value = if entry.has_value() {
                     entry.value()?

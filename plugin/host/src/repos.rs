@@ -75,6 +75,15 @@ impl Repos {
             .filter(|repo| repo.id == id)
     }
 
+    /// The id that a bare repository would have of which nothing is there.
+    pub fn would_be(&self, name: &str) -> Option<String> {
+        let mut id = self.relative(name)?;
+        if !id.ends_with(DOT_GIT) {
+            id.push_str(DOT_GIT);
+        }
+        valid_id(&id).then_some(id)
+    }
+
     /// The id of the git directory whose real path is `path`, if it lies below
     /// reposDir.
     pub fn id_of(&self, path: &Path) -> Option<String> {
@@ -130,7 +139,8 @@ impl Repos {
     }
 }
 
-/// What lies in a worktree, and is the repository or leads there.
+/// What lies in a worktree, and is the repository or leads there; and what the name
+/// of a bare one ends in.
 const DOT_GIT: &str = ".git";
 
 /// The places where git looks for the repository `path`, in its order.

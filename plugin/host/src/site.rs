@@ -129,7 +129,15 @@ impl Host for Site<'_> {
     fn resolve_repo(&self, name: &str) -> Option<String> {
         // A new question: on a connection that lasts, rights may have changed.
         *self.last.borrow_mut() = None;
-        Some(self.keep(self.repos.resolve(name)?).repo.id.clone())
+        match self.repos.resolve(name) {
+            Some(repo) => Some(self.keep(repo).repo.id.clone()),
+            None => {
+                // As much work as a refusal takes, whose time would tell else that
+                // there is something to refuse.
+                let _ = RepoConfig::read_file(&self.settings.path);
+                None
+            }
+        }
     }
 
     fn authorize(&self, repo_id: &str, access: Access) -> bool {
