@@ -115,6 +115,9 @@ fn a_ledger_that_is_replaced_in_use_is_noticed() {
     for server in &mut servers {
         says_nothing_but(server, "was replaced while it was in use");
     }
+    // Nor does one that comes now read it with what is beside it.
+    let late = server(&forge, &acquire(issue::CRASH)).output().unwrap();
+    refused(&late, "was replaced while it was in use");
     // As the message says.
     for server in servers {
         assert_eq!(server.end(), 0);
@@ -197,6 +200,22 @@ fn what_others_write_into_a_new_log_is_left_alone() {
         assert_eq!(forge.ledger().token("x"), 5);
         assert_eq!(forge.ledger().integrity(), "ok");
     }
+}
+
+/// Whoever comes and goes is not the last one who has it open, and takes nothing
+/// away.
+#[test]
+fn whoever_made_the_ledger_keeps_what_is_beside_it() {
+    let forge = forge();
+    let mut maker = serve(&forge);
+    let take = json!({"op": "acquire", "issue": issue::CRASH, "session": "s"});
+    assert_eq!(maker.ask(&take)["exit"], 0);
+    reply(server(&forge, &acquire(issue::REVIEW)));
+    assert!(forge.repos().join("collab.db-wal").exists());
+    let renew = json!({"op": "renew", "issue": issue::CRASH, "session": "s", "ttl": 60});
+    assert_eq!(maker.ask(&renew)["exit"], 0);
+    assert_eq!(maker.end(), 0);
+    assert!(!forge.repos().join("collab.db-wal").exists());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use assert_fs::TempDir;
@@ -31,6 +31,16 @@ fn forge() -> Forge {
     Forge::without_sshd("\twrite = *\n")
 }
 
+/// A command of the administrator's.
+fn administer(forge: &Forge, command: &str, files: &[&Path]) -> Output {
+    Command::new(programs::server())
+        .args([command, "--config"])
+        .arg(forge.config())
+        .args(files)
+        .output()
+        .unwrap()
+}
+
 fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
     let began = Instant::now();
     let done = work();
@@ -42,7 +52,7 @@ fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
 fn a_ledger_of_many_rows_serves_as_one_of_few() {
     let count = rows(10_000, 10_000_000);
     let forge = forge();
-    let acquire = |issue: &str| format!("acquire {REPO} {issue} --session s --ttl 600");
+    let acquire = |issue: &str| format!("acquire {REPO} {issue} --session s --ttl 86400");
     reply(server(&forge, &acquire(issue::CRASH)));
     let ledger = forge.ledger();
     timed(&format!("{count} rows made"), || {
@@ -75,12 +85,7 @@ fn a_ledger_of_many_rows_serves_as_one_of_few() {
     }
     let copy = forge.dir().join("copy.db");
     timed("backup", || {
-        let output = Command::new(programs::server())
-            .args(["backup", "--config"])
-            .arg(forge.config())
-            .arg(&copy)
-            .output()
-            .unwrap();
+        let output = administer(&forge, "backup", &[&copy]);
         assert!(output.status.success(), "{output:?}");
     });
     let found: i64 = Ledger::at(copy)
@@ -154,6 +159,9 @@ fn an_upgrade_that_is_killed_at_any_step_loses_no_token() {
             .unwrap();
         let was_killed = disk.has_failed();
         assert_eq!(output.status.success(), !was_killed, "{output:?}");
+        // Without a deadline, however many rows there are.
+        let checked = administer(&forge, "check", &[]);
+        assert!(checked.status.success(), "{checked:?}");
         assert_eq!(reply(server(&forge, &acquire))["token"], 8);
         // That one's has risen.
         let weight = i64::try_from(issue::CRASH.len()).unwrap() + 3;

@@ -127,6 +127,10 @@ fn each_call_that_makes_the_ledger_may_fail() {
     let forge = forge();
     let disk = disk(&forge);
     let met = each_fault(|fault| {
+        // What fails once is tried on a ledger that is there.
+        if fault.times == 1 {
+            return false;
+        }
         for name in ["collab.db", "collab.db-queue"] {
             let _ = fs::remove_file(forge.repos().join(name));
         }

@@ -4,12 +4,18 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
 
 use super::file::FileId;
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
 
 /// Which files they are; `None` for one that is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,14 +27,9 @@ pub struct Beside {
 impl Beside {
     /// What is beside the ledger at `path` now.
     pub fn of(path: &Path) -> Beside {
-        let at = |ending: &str| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(ending);
-            FileId::at(Path::new(&name))
-        };
         Beside {
-            log: at("-wal"),
-            index: at("-shm"),
+            log: FileId::at(&beside(path, "-wal")),
+            index: FileId::at(&beside(path, "-shm")),
         }
     }
 
@@ -43,33 +44,61 @@ impl Beside {
     }
 }
 
+/// What others have done to a ledger that another process has open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mishap {
+    /// The log or its index was removed: the other's claims are in them.
+    Lost,
+    /// The file is another one: what is beside it belongs to the one before.
+    Replaced,
+}
+
 /// How long a process may take between locking the ledger and having its files
 /// there, and back.
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// Whether the files of the ledger at `path` were removed while another process
-/// has it open. Only for one that has not: see [`is_locked`].
+/// What has happened to the ledger at `path` while another process has it open.
+/// Only for a process that has not: see [`is_locked`].
 ///
 /// # Errors
-/// The file can't be opened.
-pub fn are_lost(path: &Path) -> io::Result<bool> {
+/// A file can't be opened.
+pub fn mishap(path: &Path) -> io::Result<Option<Mishap>> {
     let deadline = Instant::now() + BETWEEN;
-    while !Beside::of(path).is_complete() && is_locked(path)? {
-        if Instant::now() > deadline {
-            return Ok(true);
+    loop {
+        let found = look(path)?;
+        // Whoever opens or closes it just now looks the same for a moment.
+        if found.is_none() || Instant::now() > deadline {
+            return Ok(found);
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    Ok(false)
 }
 
-/// Whether another process has the ledger open, by the lock that SQLite keeps on
-/// it (`SHARED_FIRST` in its sources). To close the file here would drop those
-/// of this process.
-fn is_locked(path: &Path) -> io::Result<bool> {
+fn look(path: &Path) -> io::Result<Option<Mishap>> {
+    if !Beside::of(path).is_complete() {
+        return Ok(is_locked(path, LEDGER)?.then_some(Mishap::Lost));
+    }
+    // Whoever has the index open has the ledger open all the while.
+    let is_replaced = is_locked(&beside(path, "-shm"), INDEX)? && !is_locked(path, LEDGER)?;
+    Ok(is_replaced.then_some(Mishap::Replaced))
+}
+
+/// The bytes on which whoever has a file open keeps a lock, in SQLite's sources
+/// `SHARED_FIRST` and `UNIX_SHM_DMS`.
+type Bytes = (u64, u64);
+const LEDGER: Bytes = (0x4000_0002, 510);
+const INDEX: Bytes = (128, 1);
+
+/// Whether another process has the file open. To close it here drops the locks
+/// that this process has on it.
+fn is_locked(path: &Path, (start, length): Bytes) -> io::Result<bool> {
     let mut lock = Flock::from(FlockType::WriteLock);
     lock.offset_type = FlockOffsetType::Set;
-    lock.start = 0x4000_0002;
-    lock.length = 510;
-    Ok(fcntl_getlk(File::open(path)?, &lock)?.is_some())
+    (lock.start, lock.length) = (start, length);
+    match File::open(path) {
+        Ok(file) => Ok(fcntl_getlk(file, &lock)?.is_some()),
+        // The last one has just closed it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }

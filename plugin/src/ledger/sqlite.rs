@@ -15,7 +15,7 @@ use rusqlite::{
     named_params, params,
 };
 
-use super::beside::{self, Beside};
+use super::beside::{self, Beside, Mishap};
 use super::contents::Contents;
 use super::copy::{into_new_file, moved_on};
 use super::file::{self, FileId, Found};
@@ -189,7 +189,8 @@ impl Handle {
             .mode(0o600)
             .open(path);
         match created {
-            Ok(_) => {}
+            // Closed later, it would drop the locks that SQLite has on it by then.
+            Ok(file) => drop(file),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) if error.kind() == ErrorKind::StorageFull => {
                 return Err(LedgerError::Full(path.to_owned()));
@@ -275,11 +276,14 @@ impl Drop for Handle {
 fn serial(path: &Path) -> Result<u64, LedgerError> {
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     // Where this process has none yet, it can be asked whether others have.
-    let are_lost = *opened == 0
-        && beside::are_lost(path)
+    if *opened == 0 {
+        let mishap = beside::mishap(path)
             .map_err(|error| unfit(path, &format!("cannot be opened: {error}")))?;
-    if are_lost {
-        return Err(log_is_lost(path));
+        match mishap {
+            None => {}
+            Some(Mishap::Lost) => return Err(log_is_lost(path)),
+            Some(Mishap::Replaced) => return Err(is_another(path)),
+        }
     }
     *opened += 1;
     Ok(*opened)
