@@ -27,10 +27,6 @@ fn rows(few: i64, many: i64) -> i64 {
     }
 }
 
-fn forge() -> Forge {
-    Forge::without_sshd("\twrite = *\n")
-}
-
 /// A command of the administrator's.
 fn administer(forge: &Forge, command: &str, files: &[&Path]) -> Output {
     Command::new(programs::server())
@@ -51,7 +47,7 @@ fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
 #[test]
 fn a_ledger_of_many_rows_serves_as_one_of_few() {
     let count = rows(10_000, 10_000_000);
-    let forge = forge();
+    let forge = Forge::without_sshd("\twrite = *\n");
     let acquire = |issue: &str| format!("acquire {REPO} {issue} --session s --ttl 86400");
     reply(server(&forge, &acquire(issue::CRASH)));
     let ledger = forge.ledger();
@@ -137,7 +133,7 @@ fn an_upgrade_that_is_killed_at_any_step_loses_no_token() {
     let older = folder.path().join("older.db");
     make_older(&older, count);
     let expected = tokens(&older);
-    let forge = forge();
+    let forge = Forge::in_memory("\twrite = *\n");
     let file = forge.ledger().file().to_owned();
     let disk = FailingDisk::new(forge.dir(), &file);
     let list = format!("list {REPO} --limit 1");

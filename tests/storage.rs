@@ -18,7 +18,7 @@ use crate::support::small_disk::SmallDisk;
 use crate::support::{issue, programs};
 
 fn forge() -> Forge {
-    Forge::without_sshd("\twrite = *\n")
+    Forge::in_memory("\twrite = *\n")
 }
 
 fn disk(forge: &Forge) -> FailingDisk {

@@ -51,7 +51,17 @@ impl Forge {
 
     /// Repositories and settings alone; nobody listens.
     pub fn without_sshd(settings: &str) -> Forge {
-        let dir = TempDir::new().unwrap();
+        Forge::below(TempDir::new().unwrap(), settings)
+    }
+
+    /// The same in memory, where there is such a folder: for tests to which the
+    /// disk is nothing but slow.
+    pub fn in_memory(settings: &str) -> Forge {
+        let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new());
+        Forge::below(dir.unwrap(), settings)
+    }
+
+    fn below(dir: TempDir, settings: &str) -> Forge {
         let forge = Forge {
             dir,
             sshd: None,
