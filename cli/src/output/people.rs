@@ -2,7 +2,7 @@
 
 use git_claim_api::duration::short;
 use git_claim_api::exit::Exit;
-use git_claim_api::ids::{Oid, Session, is_long_id};
+use git_claim_api::ids::{self, Oid, Session};
 use git_claim_api::lock::Lock;
 use git_claim_api::reply::{ClaimReply, Reason, RecoveryAction, State, Tenure, WhoamiReply};
 use git_claim_api::text::escape;
@@ -18,16 +18,9 @@ pub enum Doing {
     Release,
 }
 
-/// How many characters of a long id are shown.
-const SHORT_ID: usize = 8;
-
 /// An id as people type it: the beginning of a long one.
 pub fn short_id(id: &str) -> String {
-    if is_long_id(id) {
-        id.chars().take(SHORT_ID).collect()
-    } else {
-        escape(id)
-    }
+    escape(ids::short_id(id))
 }
 
 /// `acquire` or `next` went well.

@@ -206,6 +206,17 @@ pub fn is_long_id(id: &str) -> bool {
     id.len() >= 32 && id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }
 
+/// How many characters of a long id are shown.
+const SHOWN: usize = 8;
+
+/// An id as people are shown it, and type it: the beginning of a long one.
+pub fn short_id(id: &str) -> &str {
+    match is_long_id(id) {
+        true => &id[..SHOWN],
+        false => id,
+    }
+}
+
 /// The number of a tenure: the fencing token. 1 at first, and it only rises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u64", into = "u64")]
