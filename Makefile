@@ -69,13 +69,14 @@ demo:
 # be. The first is about the disk; the second leaves it out where it can, and has
 # a plugin without etcd's client beside the usual one.
 memory := $(firstword $(wildcard /dev/shm) /tmp)
-without_etcd := $(abspath $(CARGO_TARGET_DIR))/without-etcd.so
+plugins := $(abspath $(CARGO_TARGET_DIR))/plugins
 bench:
 	$(CARGO) build --locked --release -p git-claim-plugin --no-default-features
-	cp $(built)/libgit_claim_plugin.so $(without_etcd)
+	install -D -m 644 $(built)/libgit_claim_plugin.so $(plugins)/without-etcd.so
 	$(MAKE) all
+	install -D -m 644 $(built)/libgit_claim_plugin.so $(plugins)/with-etcd.so
 	$(CARGO) bench --locked -p git-claim-plugin --bench ledger
-	TMPDIR=$(memory) WITHOUT_ETCD=$(without_etcd) \
+	TMPDIR=$(memory) PLUGINS=$(plugins) \
 		$(CARGO) bench --locked -p git-claim --bench claims
 
 # Writes the completions anew, and what the manual and the README have from the

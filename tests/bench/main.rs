@@ -287,21 +287,18 @@ fn denied(forge: &Forge, rows: &mut Vec<Row>) {
     ));
 }
 
-/// The same call beside one with a plugin that has no client for etcd in it, as
-/// `make bench` builds it.
+/// The same call beside one with a plugin that has no client for etcd in it.
+/// `make bench` builds both and copies them as they are installed: how a file was
+/// written shows in what it costs to load.
 fn etcds_client(rows: &mut Vec<Row>) {
-    let Some(without) = std::env::var_os("WITHOUT_ETCD") else {
+    let Some(plugins) = std::env::var_os("PLUGINS") else {
         return;
     };
-    let forge = |plugin: &Path| {
-        let forge = Forge::without_sshd("");
-        // Installed alike: how a file was written shows in what it costs to load.
-        let installed = forge.dir().join("plugin.so");
-        std::fs::copy(plugin, &installed).unwrap();
-        forge.configure(&format!("{RIGHTS}\tplugin = {}\n", installed.display()));
-        forge
+    let forge = |plugin: &str| {
+        let plugin = Path::new(&plugins).join(plugin);
+        Forge::without_sshd(&format!("{RIGHTS}\tplugin = {}\n", plugin.display()))
     };
-    let (with, without) = (forge(&programs::plugin()), forge(Path::new(&without)));
+    let (with, without) = (forge("with-etcd.so"), forge("without-etcd.so"));
     let list = format!("collab-lease list {REPO}");
     rows.push(compare_in(
         MANY_PAIRS,
