@@ -220,6 +220,9 @@ static gclaim_instance *open_ledger(const gclaim_plugin *plugin, const gclaim_ho
     return instance;
 }
 
+/* Longer than a call takes on any machine, under valgrind too. */
+#define PATIENCE_MS 600000
+
 static int32_t exec_as(const gclaim_plugin *plugin, gclaim_instance *instance, const char *user,
                        const char *command, uint32_t allowed, struct call *call,
                        uint32_t *exit_code)
@@ -230,6 +233,7 @@ static int32_t exec_as(const gclaim_plugin *plugin, gclaim_instance *instance, c
     request.call = call;
     request.command = str(command);
     request.user = str(user);
+    request.deadline_ms = PATIENCE_MS;
     *exit_code = 255;
     return plugin->exec(instance, &request, exit_code);
 }
@@ -304,6 +308,7 @@ static int32_t ask(const gclaim_plugin *plugin, gclaim_instance *instance, const
     query.name = str(name);
     query.params = str(params);
     query.user = str(user);
+    query.deadline_ms = PATIENCE_MS;
     status = plugin->query(instance, &query, &sink);
     CHECK(call.out.len == 0 && call.err.len == 0);
     CHECK((status == GCLAIM_OK) == (answer.len > 0));
