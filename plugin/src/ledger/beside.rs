@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
 
 use super::file::FileId;
+use super::queue::Queue;
 
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -55,7 +56,10 @@ pub enum Mishap {
 
 /// How long a process may take between locking the ledger and having its files
 /// there, and back.
-const BETWEEN: Duration = Duration::from_secs(1);
+const BETWEEN: Duration = Duration::from_secs(2);
+
+/// How long if it has its turn: it may be making the ledger, on a slow disk.
+const MAKING: Duration = Duration::from_secs(9);
 
 /// What has happened to the ledger at `path` while another process has it open.
 /// Only for a process that has not: see [`is_locked`].
@@ -63,11 +67,15 @@ const BETWEEN: Duration = Duration::from_secs(1);
 /// # Errors
 /// A file can't be opened.
 pub fn mishap(path: &Path) -> io::Result<Option<Mishap>> {
-    let deadline = Instant::now() + BETWEEN;
+    let began = Instant::now();
     loop {
         let found = look(path)?;
         // Whoever opens or closes it just now looks the same for a moment.
-        if found.is_none() || Instant::now() > deadline {
+        let is_clear = match began.elapsed() {
+            short if short < BETWEEN => false,
+            long => long > MAKING || !Queue::is_somebodys_turn(path),
+        };
+        if found.is_none() || is_clear {
             return Ok(found);
         }
         std::thread::sleep(Duration::from_millis(1));

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::{LedgerError, lock_file};
 
@@ -32,6 +33,13 @@ impl Queue {
         lock_file::open(&path)
             .map(Queue)
             .map_err(|error| cannot_queue(ledger, &path, &error))
+    }
+
+    /// Whether somebody has the turn before `ledger` now.
+    pub fn is_somebodys_turn(ledger: &Path) -> bool {
+        File::open(side_file(ledger)).is_ok_and(|file| {
+            flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+        })
     }
 
     /// Waits for its turn. Whoever stands before is served within moments,
@@ -80,7 +88,6 @@ mod tests {
     use std::time::Duration;
 
     use assert_fs::TempDir;
-    use rustix::io::Errno;
 
     use super::*;
 
@@ -94,7 +101,9 @@ mod tests {
         let turn = first.wait(soon()).unwrap();
         let held = flock(&second.0, FlockOperation::NonBlockingLockExclusive);
         assert_eq!(held, Err(Errno::WOULDBLOCK));
+        assert!(Queue::is_somebodys_turn(&ledger));
         drop(turn);
+        assert!(!Queue::is_somebodys_turn(&ledger));
         drop(second.wait(soon()).unwrap());
         assert!(matches!(
             second.wait(Instant::now()),
