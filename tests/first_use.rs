@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::support::client::{Client, Person, stderr};
-use crate::support::forge::{Forge, REPO, url};
+use crate::support::forge::{Forge, REPO, git, url};
 use crate::support::terminal::Terminal;
 use crate::support::{eventually, programs};
 
@@ -178,6 +178,45 @@ fn a_server_with_half_of_it_says_which_half() {
     let words = stderr(&alice.run("git claim ae1c051").code(6));
     assert!(words.contains(missing.to_str().unwrap()), "{words}");
     assert!(words.contains("hint: "), "{words}");
+}
+
+#[test]
+fn a_server_with_a_typo_in_its_settings_names_who_mends_it() {
+    let forge = Forge::new();
+    let alice = forge.client("alice");
+    let settings = fs::read_to_string(forge.config()).unwrap();
+    fs::write(forge.config(), format!("{settings}\treadd = *\n")).unwrap();
+    let words = stderr(&alice.run("git claim ae1c051").code(6));
+    assert!(words.contains("unknown key claim.readd"), "{words}");
+    assert!(words.contains("git-claim-server check"), "{words}");
+}
+
+/// A repository as `git init --bare` leaves it: no branch, no fence, no tracker.
+#[test]
+fn the_first_start_in_a_new_repository_leads_to_a_push() {
+    let forge = Forge::new();
+    let repo = forge.repos().join("acme/new.git");
+    git(
+        forge.dir(),
+        &["init", "-q", "--bare", repo.to_str().unwrap()],
+    );
+    let alice = forge.person("alice").worktree("forge:acme/new.git");
+    for next in [
+        "git commit --allow-empty -m Begin",
+        "git claim start 42 --base HEAD",
+    ] {
+        let refusal = alice.json("git claim start 42", 1);
+        assert_eq!(refusal["exact_next_action"], next);
+        alice.ok(next);
+        if next.starts_with("git commit") {
+            continue;
+        }
+        let said = alice.ok("git claim start 42");
+        assert!(said.contains("looks at no claims"), "{said}");
+        let worktree = alice.json("git claim inspect 42", 0)["worktree"]["path"].clone();
+        let there = alice.at(worktree.as_str().unwrap());
+        there.ok("git push -q origin HEAD");
+    }
 }
 
 /// `make demo` where sshd is not installed.

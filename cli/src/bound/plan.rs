@@ -183,10 +183,10 @@ impl Ground<'_> {
             ));
         }
         let default = match self.repository.known_default(self.remote) {
-            Some(default) => default,
+            Some(default) => Some(default),
             None => self.ask_default().await?,
         };
-        if default == current.as_str() {
+        if default.as_deref() == Some(current.as_str()) {
             return Err(self.is_the_default(&current));
         }
         self.is_the_bound_one(&current)?;
@@ -442,7 +442,10 @@ impl Ground<'_> {
         }
         let default = match self.repository.known_default(self.remote) {
             Some(default) => default,
-            None => self.ask_default().await?,
+            None => match self.ask_default().await? {
+                Some(default) => default,
+                None => return Err(self.nothing_to_begin_at()),
+            },
         };
         let name = format!("refs/remotes/{}/{default}", self.remote);
         if let Some(commit) = self.repository.commit(&name) {
@@ -468,7 +471,20 @@ impl Ground<'_> {
         }
     }
 
-    async fn ask_default(&self) -> Planned<String> {
+    fn nothing_to_begin_at(&self) -> Refusal {
+        let next = match self.repository.commit("HEAD") {
+            Some(_) => self.with(|wish| wish.base = Some("HEAD".to_owned())),
+            None => "git commit --allow-empty -m Begin".to_owned(),
+        };
+        Refusal::new(
+            Reason::NoBaseCommit,
+            "the remote has no default branch to begin at: it is empty, or its HEAD names a branch \
+             that is not there",
+            next,
+        )
+    }
+
+    async fn ask_default(&self) -> Planned<Option<String>> {
         let asked = self.repository.ask_default(self.remote);
         let why = match timeout(self.patience, asked).await {
             Ok(Ok(default)) => return Ok(default),

@@ -180,15 +180,15 @@ impl Repository {
     /// The same as the remote itself says.
     ///
     /// # Errors
-    /// It cannot be asked, or has none.
-    pub async fn ask_default(&self, remote: &str) -> Result<String> {
+    /// It cannot be asked.
+    pub async fn ask_default(&self, remote: &str) -> Result<Option<String>> {
         let mut command = self.command();
         command.args(["ls-remote", "--symref", "--", remote, "HEAD"]);
         let text = wait_for(command).await?;
-        text.lines()
-            .find_map(|line| line.strip_prefix("ref: refs/heads/")?.split('\t').next())
-            .map(str::to_owned)
-            .context("the remote has no default branch")
+        let default = text
+            .lines()
+            .find_map(|line| line.strip_prefix("ref: refs/heads/")?.split('\t').next());
+        Ok(default.map(str::to_owned))
     }
 
     /// Every registered worktree, the main one first.

@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", add = Offer::Holder)]
     pub holder: Option<Text>,
 
-    /// Those that have ended too, with how they did
+    /// Those that have ended, with how they did
     #[arg(long)]
     pub ended: bool,
 
@@ -49,6 +49,10 @@ impl Args {
     fn lists_all(&self) -> bool {
         !self.mine && self.holder.is_none()
     }
+}
+
+fn nothing(list: &ListReply, args: &Args) -> String {
+    table::nothing(list, args.holder.as_ref(), args.mine, args.ended)
 }
 
 pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result<Exit> {
@@ -133,7 +137,7 @@ fn show(reply: &Reply, args: &Args, client: &Client, output: &mut Output) -> Res
     if args.nul {
         output.text(&records::claims(&list))?;
     } else if list.leases.is_empty() {
-        output.remark(&table::nothing(&list, args.mine, args.ended));
+        output.remark(&nothing(&list, args));
     } else {
         let table = table::claims(&list, args.ended, output.layout());
         output.long_text(&table, client.git())?;
@@ -209,7 +213,7 @@ const TICK: Duration = Duration::from_secs(1);
 
 fn redraw(list: &ListReply, args: &Args, output: &Output) -> Result<()> {
     let text = match list.leases.is_empty() {
-        true => table::nothing(list, args.mine, args.ended) + "\n",
+        true => nothing(list, args) + "\n",
         false => table::claims(list, args.ended, output.layout()),
     };
     output.redraw(&text)

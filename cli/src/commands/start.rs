@@ -143,6 +143,8 @@ struct Done {
     reply: ClaimReply,
     push_option: String,
     is_carried: bool,
+    /// No push can show a token: the server takes no push options.
+    is_unseen: bool,
     is_own: bool,
 }
 
@@ -229,6 +231,7 @@ impl Work {
             reply,
             push_option,
             is_carried,
+            is_unseen: whoami.push_options == Some(false),
             is_own,
         })
     }
@@ -861,9 +864,17 @@ fn say(done: &Done, output: &mut Output) -> Result<()> {
         return output.value(&reply);
     }
     output.sentence(&people::started(&done.reply, lock, done.is_own))?;
-    let push = match done.is_carried {
-        true => "`git push` from there carries the claim's token".to_owned(),
-        false => format!("push with `git push -o {}`", done.push_option),
+    let push = if done.is_carried {
+        format!(
+            "`git push -u {} HEAD` carries the claim's token",
+            escape(&quote(&done.lock.remote))
+        )
+    } else if done.is_unseen {
+        "push as ever: the server looks at no claims until its administrator runs \
+         `git-claim-server setup`"
+            .to_owned()
+    } else {
+        format!("push with `git push -o {}`", done.push_option)
     };
     output.sentence(&format!(
         "{push}\nwork may begin: cd {}",

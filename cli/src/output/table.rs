@@ -1,6 +1,7 @@
 //! Tables that fit the terminal: what is too wide for it is cut, in columns of
 //! the screen and not in bytes.
 
+use git_claim_api::ids::Text;
 use git_claim_api::reply::{Claim, Ending, Lease, ListReply, LogReply};
 use git_claim_api::text::escape;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -110,12 +111,16 @@ pub fn history(log: &LogReply, layout: Layout) -> String {
 }
 
 /// There is nothing to list.
-pub fn nothing(list: &ListReply, mine: bool, ended: bool) -> String {
+pub fn nothing(list: &ListReply, holder: Option<&Text>, mine: bool, ended: bool) -> String {
     let repo = escape(&list.repo);
-    match (mine, ended) {
-        (true, _) => format!("you have claimed nothing in {repo}"),
-        (false, true) => format!("nothing was ever claimed in {repo}"),
-        (false, false) => format!("nothing is claimed in {repo}"),
+    let whose = match holder {
+        Some(holder) => format!(" by {}", escape(holder.as_str())),
+        None if mine => " by you".to_owned(),
+        None => String::new(),
+    };
+    match ended {
+        true => format!("no claim{whose} has ended in {repo}"),
+        false => format!("nothing is claimed{whose} in {repo}"),
     }
 }
 

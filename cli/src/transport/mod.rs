@@ -360,7 +360,9 @@ impl Transport {
                     pause = (pause * 2).min(Duration::from_secs(2));
                 }
                 Trouble::Denied(_) if self.typed.is_some() && command::somebody_can_type() => {
-                    output.detail("ssh may need a passphrase; running it as git would");
+                    output.remark(
+                        "ssh asks for your key's passphrase each time; `ssh-add` once saves that",
+                    );
                     if let Some(typed) = self.typed.take() {
                         // Typing takes as long as it takes.
                         self.timeout = Duration::from_secs(24 * 60 * 60);

@@ -26,7 +26,7 @@ pub fn main() -> ExitCode {
 
 fn run(args: impl Iterator<Item = OsString>) -> Result<u8, Failure> {
     let command = command(args)?;
-    let settings = Settings::load(None).map_err(Failure::not_now)?;
+    let settings = Settings::load(None).map_err(Failure::set_up_wrongly)?;
     let user_auth = std::env::var_os(USER_AUTH);
     let principal = principal::of_login(user_auth.as_deref(), &settings)
         .map_err(|error| Failure::refused(error).hint(EXPOSE))?;

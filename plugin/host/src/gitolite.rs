@@ -38,7 +38,7 @@ pub fn run(config: Option<&Path>, words: &[OsString]) -> Result<u8, Failure> {
     let user = user()?;
     let command = command(std::env::var_os(ORIGINAL_COMMAND), words)?;
     let request = Request::parse(command.as_bytes()).map_err(Failure::refused)?;
-    let settings = Settings::load(config).map_err(Failure::not_now)?;
+    let settings = Settings::load(config).map_err(Failure::set_up_wrongly)?;
     settings
         .without_rules("gitolite's own rules")
         .map_err(Failure::not_now)?;

@@ -46,7 +46,7 @@ pub struct Forced {
 /// # Errors
 /// It cannot be served; nothing was printed.
 pub fn run(forced: &Forced) -> Result<u8, Failure> {
-    let settings = Settings::load(forced.config.as_deref()).map_err(Failure::not_now)?;
+    let settings = Settings::load(forced.config.as_deref()).map_err(Failure::set_up_wrongly)?;
     let principal = principal::of_openssh(
         forced.name.as_ref(),
         forced.key.as_ref(),

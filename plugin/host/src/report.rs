@@ -18,6 +18,10 @@ pub struct Failure {
     pub hint: Option<String>,
 }
 
+/// What a client can do about a server that is set up wrongly.
+const ASK_ADMIN: &str =
+    "the server's administrator sees what is wrong with `git-claim-server check`";
+
 impl Failure {
     /// The request cannot be served, however often it is repeated.
     pub fn refused(error: impl ToString) -> Self {
@@ -35,6 +39,11 @@ impl Failure {
             error: error.to_string(),
             hint: None,
         }
+    }
+
+    /// The same for a setup that only its administrator can mend.
+    pub fn set_up_wrongly(error: impl ToString) -> Self {
+        Failure::not_now(error).hint(ASK_ADMIN)
     }
 
     /// A repository that does not exist, or not for the asker.

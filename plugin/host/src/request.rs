@@ -103,7 +103,7 @@ impl Job<'_> {
 /// # Errors
 /// It is nowhere, may not be trusted, or is none.
 pub fn load(settings: &Settings) -> Result<Plugin, Failure> {
-    let out_of_order = |error: &dyn std::fmt::Display| Failure::not_now(error).hint(ASK_ADMIN);
+    let out_of_order = |error: &dyn std::fmt::Display| Failure::set_up_wrongly(error);
     let path = settings.plugin().map_err(|error| out_of_order(&error))?;
     let file = PluginFile::open(&path).map_err(|error| out_of_order(&error))?;
     let real = file.file().path().display().to_string();
@@ -137,13 +137,9 @@ pub fn open(
                 status: CallError::Busy,
                 ..
             } => busy(),
-            error => Failure::not_now(error).hint(ASK_ADMIN),
+            error => Failure::set_up_wrongly(error),
         })
 }
-
-/// What a client can do about a server that is set up wrongly.
-const ASK_ADMIN: &str =
-    "the server's administrator sees what is wrong with `git-claim-server check`";
 
 /// What a failed call means for the one who asked.
 fn failed(status: CallError) -> Failure {
@@ -156,7 +152,7 @@ fn failed(status: CallError) -> Failure {
         | CallError::Cancelled
         | CallError::Forked
         | CallError::Panicked
-        | CallError::Unknown(_) => Failure::not_now(status).hint(ASK_ADMIN),
+        | CallError::Unknown(_) => Failure::set_up_wrongly(status),
     }
 }
 
