@@ -69,14 +69,15 @@ demo:
 # be. The first is about the disk; the second leaves it out where it can, and has
 # a plugin without etcd's client beside the usual one.
 memory := $(firstword $(wildcard /dev/shm) /tmp)
-plugins := $(abspath $(CARGO_TARGET_DIR))/plugins
+installed := $(abspath $(CARGO_TARGET_DIR))/installed
 bench:
 	$(CARGO) build --locked --release -p git-claim-plugin --no-default-features
-	install -D -m 644 $(built)/libgit_claim_plugin.so $(plugins)/without-etcd.so
+	install -D -m 644 $(built)/libgit_claim_plugin.so $(installed)/without-etcd.so
 	$(MAKE) all
-	install -D -m 644 $(built)/libgit_claim_plugin.so $(plugins)/with-etcd.so
+	install -m 755 $(programs:%=$(built)/%) $(installed)
+	install -m 644 $(built)/libgit_claim_plugin.so $(installed)
 	$(CARGO) bench --locked -p git-claim-plugin --bench ledger
-	TMPDIR=$(memory) PLUGINS=$(plugins) \
+	TMPDIR=$(memory) PROGRAMS=$(installed) \
 		$(CARGO) bench --locked -p git-claim --bench claims
 
 # Writes the completions anew, and what the manual and the README have from the

@@ -3,8 +3,10 @@
 //!
 //! Every figure is the median ratio of two commands run in turn, so that a slow
 //! or a busy machine changes both. `make bench` lets the forge lie in memory: what
-//! a claim costs the disk is the plugin's own bench. The peer beside it is a lock
-//! made the other way that git has: pushing a ref that only one can create.
+//! a claim costs the disk is the plugin's own bench. The programs are copies, as an
+//! installation has them: how a file was written shows in what it costs to load.
+//! The peer beside it is a lock made the other way that git has: pushing a ref that
+//! only one can create.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -287,18 +289,16 @@ fn denied(forge: &Forge, rows: &mut Vec<Row>) {
     ));
 }
 
-/// The same call beside one with a plugin that has no client for etcd in it.
-/// `make bench` builds both and copies them as they are installed: how a file was
-/// written shows in what it costs to load.
+/// The same call beside one with a plugin that has no client for etcd in it, which
+/// `make bench` puts beside the programs.
 fn etcds_client(rows: &mut Vec<Row>) {
-    let Some(plugins) = std::env::var_os("PLUGINS") else {
+    let without = programs::folder().join("without-etcd.so");
+    if !without.exists() {
         return;
-    };
-    let forge = |plugin: &str| {
-        let plugin = Path::new(&plugins).join(plugin);
-        Forge::without_sshd(&format!("{RIGHTS}\tplugin = {}\n", plugin.display()))
-    };
-    let (with, without) = (forge("with-etcd.so"), forge("without-etcd.so"));
+    }
+    let forge =
+        |plugin: &Path| Forge::without_sshd(&format!("{RIGHTS}\tplugin = {}\n", plugin.display()));
+    let (with, without) = (forge(&programs::plugin()), forge(&without));
     let list = format!("collab-lease list {REPO}");
     rows.push(compare_in(
         MANY_PAIRS,

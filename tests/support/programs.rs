@@ -2,23 +2,32 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
-/// The folder with the programs and the plugin that `make test` built.
+/// The folder with the programs and the plugin: `$PROGRAMS`, else that which `make
+/// test` built.
 ///
 /// # Panics
 /// If the server's part is not there: cargo builds only the commands by itself.
 pub fn folder() -> &'static Path {
-    let folder = Path::new(env!("CARGO_BIN_EXE_git-claim"))
-        .parent()
-        .expect("a program lies in a folder");
-    for name in ["git-claim-server", "collab-lease", "libgit_claim_plugin.so"] {
-        assert!(
-            folder.join(name).is_file(),
-            "{name} is missing in {}; run `make test`",
-            folder.display()
-        );
-    }
-    folder
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = match std::env::var_os("PROGRAMS") {
+            Some(folder) => PathBuf::from(folder),
+            None => Path::new(env!("CARGO_BIN_EXE_git-claim"))
+                .parent()
+                .expect("a program lies in a folder")
+                .to_owned(),
+        };
+        for name in ["git-claim-server", "collab-lease", "libgit_claim_plugin.so"] {
+            assert!(
+                folder.join(name).is_file(),
+                "{name} is missing in {}; run `make test`",
+                folder.display()
+            );
+        }
+        folder
+    })
 }
 
 /// The loader for the server.
