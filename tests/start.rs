@@ -63,7 +63,10 @@ fn a_server_that_takes_no_push_options_gets_none() {
     let forge = Forge::new();
     let main = fetched(&forge, "alice");
     let said = main.ok(START);
-    assert!(said.contains("git push -o claim-token="), "{said}");
+    assert!(
+        said.contains("push as ever: the server looks at no claims"),
+        "{said}"
+    );
     let bound = main.at(sibling(&main, issue::CRASH));
     bound
         .git(["push", "-q", "-u", "origin", "HEAD"])

@@ -415,10 +415,11 @@ fn holder_of_the_lock(place: &Place, running: &[Running]) -> Option<usize> {
 }
 
 /// Lets all come to their end.
-fn end(place: &Place, running: Vec<Running>) {
+fn end(place: &Place, mut running: Vec<Running>) {
     fs::write(place.end(), "").unwrap();
+    // One that is stopped may have the lock that another waits for.
+    running.iter_mut().for_each(Running::go_on);
     for (process, mut running) in running.into_iter().enumerate() {
-        running.go_on();
         let status = running.child.wait().unwrap();
         let errors = fs::read_to_string(place.folder.join(format!("errors-{process:02}"))).unwrap();
         assert!(status.success(), "process {process}: {errors}");
