@@ -170,7 +170,7 @@ fn obstacle(reply: &Reply) -> Result<Option<Obstacle>> {
             let held: ClaimReply = reply.read()?;
             let is_held = matches!(
                 held.reason,
-                Some(Reason::Held | Reason::OtherSession | Reason::OtherKey)
+                Some(Reason::Held | Reason::OtherSession | Reason::OtherKey | Reason::TakenOver)
             );
             let over_in = held.claim.ttl_left_ms;
             Ok(is_held.then(|| Obstacle {
@@ -202,7 +202,7 @@ mod tests {
             );
             obstacle(&reply(Exit::Conflict, &line)).unwrap()
         };
-        for reason in ["held", "other-session", "other-key"] {
+        for reason in ["held", "other-session", "other-key", "taken-over"] {
             let obstacle = held(reason).unwrap();
             assert_eq!(obstacle.over_in, Some(Duration::from_millis(5)), "{reason}");
             assert!(obstacle.words.contains("bob"), "{}", obstacle.words);
