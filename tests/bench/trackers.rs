@@ -3,11 +3,10 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::support::forge::{Forge, git};
+use crate::support::forge::{Forge, git, import};
 use crate::{Row, Target, compare, compare_in, memory_of, server, time};
 
 const MANY: usize = 100_000;
@@ -207,18 +206,4 @@ fn fill_beads(repo: &Path, count: usize) {
         file.len()
     );
     import(repo, &stream, &[]);
-}
-
-fn import(repo: &Path, stream: &str, options: &[&str]) {
-    let mut import = Command::new("git")
-        .args(["fast-import", "--quiet"])
-        .args(options)
-        .current_dir(repo)
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = import.stdin.take().unwrap();
-    stdin.write_all(stream.as_bytes()).unwrap();
-    drop(stdin);
-    assert!(import.wait().unwrap().success());
 }

@@ -129,16 +129,7 @@ impl Forge {
                 )
             })
             .collect();
-        let mut import = Command::new("git")
-            .args(["fast-import", "--quiet"])
-            .current_dir(self.repos().join(REPO))
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdin = import.stdin.take().unwrap();
-        stdin.write_all(stream.as_bytes()).unwrap();
-        drop(stdin);
-        assert!(import.wait().unwrap().success());
+        import(&self.repos().join(REPO), &stream, &[]);
     }
 
     /// What `git-claim-server setup` says, which puts the fence into [`REPO`].
@@ -318,6 +309,21 @@ pub fn close_issue(repo: &Path, issue_ref: &str) {
         &["commit-tree", "-p", issue_ref, "-m", message, &tree],
     );
     git(repo, &["update-ref", issue_ref, &commit]);
+}
+
+/// Makes in `repo` what a stream for `git fast-import` says.
+pub fn import(repo: &Path, stream: &str, options: &[&str]) {
+    let mut import = Command::new("git")
+        .args(["fast-import", "--quiet"])
+        .args(options)
+        .current_dir(repo)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = import.stdin.take().unwrap();
+    stdin.write_all(stream.as_bytes()).unwrap();
+    drop(stdin);
+    assert!(import.wait().unwrap().success());
 }
 
 /// Runs git for the fixture itself, away from the user's configuration; gives
