@@ -30,14 +30,19 @@ fn newcomer(forge: &Forge) -> Client {
     client
 }
 
+/// Once, however often the server is asked, by this command and the next.
 #[test]
 fn a_passphrase_is_asked_for_at_the_terminal() {
     let forge = Forge::new();
     let alice = newcomer(&forge);
-    let mut terminal = Terminal::new(&alice, "git claim ae1c051 --ttl 2h");
+    alice.ok("git commit -q --allow-empty -m Begin");
+    let commands = "sh -c 'git claim start ae1c051 --base HEAD && git claims && echo all done'";
+    let mut terminal = Terminal::new(&alice, commands);
     terminal.take_until("Enter passphrase for key");
     terminal.types(&format!("{PASSPHRASE}\n"));
-    terminal.take_until("claimed ae1c051b");
+    let said = terminal.take_until("all done");
+    assert!(said.contains("work may begin"), "{said}");
+    assert!(!said.contains("Enter passphrase"), "{said}");
 }
 
 #[test]

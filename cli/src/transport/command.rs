@@ -1,5 +1,5 @@
 //! The ssh command that git would run, by git's own rules: for where the user
-//! has set one, and for where somebody must type.
+//! has set one.
 
 use std::fs::File;
 use std::io::IsTerminal as _;

@@ -33,14 +33,15 @@ use words::Trouble;
 /// More than any reply needs; a server that sends more is not listened to.
 const MOST_BYTES: u64 = 256 * 1024 * 1024;
 
+/// How long somebody may take to type a passphrase.
+const TYPING: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The way to one server.
 #[derive(Debug)]
 pub struct Transport {
     host: String,
     timeout: Duration,
     route: Route,
-    /// The command that git would run, for where somebody must type.
-    typed: Option<SshCommand>,
     /// The repository that the server is to serve on one connection; `None`:
     /// each request is a call of its own.
     serves: Option<RepoArg>,
@@ -117,12 +118,10 @@ impl Transport {
                         None => Route::Command(SshCommand::plain(ssh, without).strict()),
                     },
                 };
-                let typed = matches!(route, Route::Mux(_)).then(|| SshCommand::plain(ssh, without));
                 let transport = Transport {
                     host: escape(&ssh.host),
                     timeout: settings.timeout,
                     route,
-                    typed,
                     serves: None,
                     line: None,
                 };
@@ -137,7 +136,6 @@ impl Transport {
                     host: "git-claim-server".to_owned(),
                     timeout: settings.timeout,
                     route: Route::Local(Local::new(without)),
-                    typed: None,
                     serves: None,
                     line: None,
                 };
@@ -343,7 +341,7 @@ impl Transport {
         output: &mut Output,
         mut attempt: impl AsyncFnMut(&mut Route) -> std::result::Result<T, Trouble>,
     ) -> Result<T> {
-        let mut limit = self.limit(within);
+        let limit = self.limit(within);
         let mut deadline = Instant::now() + limit;
         let mut pause = Duration::from_millis(50);
         loop {
@@ -359,16 +357,17 @@ impl Transport {
                     sleep(between(pause / 2, pause)).await;
                     pause = (pause * 2).min(Duration::from_secs(2));
                 }
-                Trouble::Denied(_) if self.typed.is_some() && command::somebody_can_type() => {
-                    output.remark(
-                        "ssh asks for your key's passphrase each time; `ssh-add` once saves that",
-                    );
-                    if let Some(typed) = self.typed.take() {
-                        // Typing takes as long as it takes.
-                        self.timeout = Duration::from_secs(24 * 60 * 60);
-                        self.route = Route::Command(typed);
-                        limit = self.limit(within);
-                        deadline = Instant::now() + limit;
+                Trouble::Denied(_)
+                    if let Route::Mux(mux) = &mut self.route
+                        && command::somebody_can_type() =>
+                {
+                    output.remark("ssh asks for your key's passphrase; `ssh-add` once keeps it");
+                    // Typing takes as long as it takes.
+                    let typing = within.unwrap_or(TYPING);
+                    match timeout(typing, mux.connect_by_hand()).await {
+                        Err(_) => return Err(self.too_late(typing)),
+                        Ok(Err(trouble)) => return Err(trouble.told(&self.host)),
+                        Ok(Ok(())) => deadline = Instant::now() + limit,
                     }
                 }
                 trouble => {

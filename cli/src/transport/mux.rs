@@ -81,6 +81,22 @@ enum Owner {
     User,
 }
 
+/// Whom ssh may ask for a passphrase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    Nobody,
+    Somebody,
+}
+
+impl Asks {
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Asks::Nobody => &["-oBatchMode=yes"],
+            Asks::Somebody => &[],
+        }
+    }
+}
+
 /// Why a command did not run.
 enum NotRun {
     /// The master would not open one more session. Nothing was asked.
@@ -238,13 +254,27 @@ impl Mux {
         self.launch_and_publish(None).await
     }
 
+    /// A new connection, for which ssh asks at the terminal, or by its program
+    /// with a window, before it goes to the background. What follows uses it, so
+    /// that one is asked once.
+    pub async fn connect_by_hand(&mut self) -> Result<(), Trouble> {
+        let master = self.launch(Asks::Somebody).await?;
+        self.in_use = Some(self.publish_for_all(master, None).await);
+        Ok(())
+    }
+
     async fn launch_and_publish(&mut self, full: Option<&Path>) -> Result<Master, Trouble> {
-        let mut master = self.launch().await?;
+        let master = self.launch(Asks::Nobody).await?;
+        Ok(self.publish_for_all(master, full).await)
+    }
+
+    /// The master as it is owned now: by all calls, where it could be published.
+    async fn publish_for_all(&mut self, mut master: Master, full: Option<&Path>) -> Master {
         if self.persist.is_some() && self.publish(&master.socket, full).await {
             self.to_close.retain(|socket| *socket != master.socket);
             master.owner = Owner::Calls;
         }
-        Ok(master)
+        master
     }
 
     /// The socket of the connection that is kept.
@@ -282,7 +312,7 @@ impl Mux {
 
     /// A new connection. It is closed at the end of this call unless it is
     /// published.
-    async fn launch(&mut self) -> Result<Master, Trouble> {
+    async fn launch(&mut self, asks: Asks) -> Result<Master, Trouble> {
         let unusable = |error: std::io::Error| Trouble::Unreachable {
             words: format!("ssh cannot be run: {error}"),
             hint: "is OpenSSH installed?".to_owned(),
@@ -297,8 +327,8 @@ impl Mux {
             .args(["-M", "-f", "-N", "-T", "-a", "-x", "-S"])
             .arg(&socket)
             .arg(format!("-oControlPersist={seconds}s"))
+            .args(asks.options())
             .args([
-                "-oBatchMode=yes",
                 "-oStrictHostKeyChecking=yes",
                 // The user's forwards are for the user's own sessions.
                 "-oClearAllForwardings=yes",
