@@ -377,7 +377,9 @@ fn explained(program: Program, subcommand: Option<&str>, error: clap::Error) -> 
         && message.contains("<ID");
     if shell_ate_it {
         failure = match subcommand {
-            Some(word_order::RUN) => Failure::usage("there is no command to run").hint(NO_COMMAND),
+            Some(word_order::RUN) => {
+                Failure::usage("there is no command to run").hint(word_order::RUN_EXAMPLES)
+            }
             _ => failure.hint(NUMBER_SIGN),
         };
     }
@@ -433,9 +435,6 @@ fn one_id(word: &str) -> Failure {
 
 /// Why an id that was typed may be missing.
 pub const NUMBER_SIGN: &str = "a shell takes #43 for a comment: write 43 or '#43'; `git claim --next` takes the first open issue";
-
-/// How a command is run, where none was named.
-const NO_COMMAND: &str = "`git claim run 43 -- make test` runs one, `git claim run --next -- make test` on the first open issue; a shell takes #43 for a comment";
 
 #[cfg(test)]
 mod tests {

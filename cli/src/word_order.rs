@@ -54,7 +54,7 @@ pub fn arrange(definition: &clap::Command, words: &[OsString]) -> Result<Vec<OsS
         let subcommand = arranged.remove(at);
         arranged.insert(1, subcommand);
         if runs {
-            set_command_apart(definition, &mut arranged);
+            set_command_apart(definition, &mut arranged)?;
         }
         return Ok(arranged);
     }
@@ -72,24 +72,39 @@ pub fn arrange(definition: &clap::Command, words: &[OsString]) -> Result<Vec<OsS
 /// The subcommand whose last words are another program's.
 pub const RUN: &str = "run";
 
+/// How a command is run.
+pub const RUN_EXAMPLES: &str = "`git claim run 43 -- make test` runs one, `git claim run --next -- make test` on the first open issue; a shell takes #43 for a comment";
+
 /// Puts a `--` in front of the command that `run` runs, unless there is one: it
 /// begins with the first word that is no option, behind the id if there is no
 /// `--next`. No word of it is ours.
-fn set_command_apart(definition: &clap::Command, words: &mut Vec<OsString>) {
+///
+/// # Errors
+/// There is a `--` and a command, and no id in front of them.
+fn set_command_apart(definition: &clap::Command, words: &mut Vec<OsString>) -> Result<(), Failure> {
     const FIRST: usize = 2;
-    let Some(mut at) = plain_word_from(FIRST, definition, words) else {
-        return;
-    };
     let is_next = |words: &[OsString]| words.iter().any(|word| word == "--next");
+    let Some(mut at) = plain_word_from(FIRST, definition, words) else {
+        let end = words.iter().position(|word| word == "--");
+        return match end {
+            Some(end) if !is_next(&words[FIRST..end]) && end + 1 < words.len() => {
+                Err(Failure::usage("no issue is named in front of the command")
+                    .of_run()
+                    .hint(RUN_EXAMPLES))
+            }
+            _ => Ok(()),
+        };
+    };
     if !is_next(&words[FIRST..at]) {
         let id = at;
         match plain_word_from(id + 1, definition, words) {
-            None => return,
+            None => return Ok(()),
             // `run 42 --next make`: clap says that the two don't go together.
             Some(command) => at = command,
         }
     }
     words.insert(at, "--".into());
+    Ok(())
 }
 
 /// Where the first word stands that is no option and no option's value. After
@@ -172,14 +187,19 @@ fn meant_instead(definition: &clap::Command, word: &str) -> Option<String> {
     if word.len() < 4 || !word.bytes().all(|b| b.is_ascii_lowercase()) {
         return None;
     }
-    let names = definition
+    let subcommands = definition
         .get_subcommands()
-        .flat_map(clap::Command::get_name_and_visible_aliases);
-    let (distance, name) = names
-        .map(|name| (strsim::damerau_levenshtein(name, word), name))
+        .flat_map(clap::Command::get_name_and_visible_aliases)
+        .map(|name| (name, format!("git claim {name}")));
+    let lookalikes = LOOKALIKES
+        .iter()
+        .map(|(name, command)| (*name, (*command).to_owned()));
+    let (distance, name, command) = subcommands
+        .chain(lookalikes)
+        .map(|(name, command)| (strsim::damerau_levenshtein(name, word), name, command))
         .min()?;
     let near = if name.len() > 6 { 2 } else { 1 };
-    (distance <= near).then(|| format!("did you mean `git claim {name}`?"))
+    (distance <= near).then(|| format!("did you mean `{command}`?"))
 }
 
 #[cfg(test)]
@@ -242,9 +262,21 @@ mod tests {
             ("--json run 42 make --json", "run --json 42 -- make --json"),
             ("run 42", "run 42"),
             ("run", "run"),
-            ("run -- make", "run -- make"),
+            ("run --", "run --"),
+            ("run --next -- make", "run --next -- make"),
         ] {
             assert_eq!(arranged(given).unwrap(), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn a_command_of_run_needs_an_issue_in_front() {
+        for line in [
+            "run -- make",
+            "run -t 2h -- make x",
+            "--json run -- make --next",
+        ] {
+            assert_eq!(arranged(line).unwrap_err().kind.code(), 102, "{line}");
         }
     }
 
@@ -262,6 +294,10 @@ mod tests {
             ("next", "`git claim --next`"),
             ("watch 42", "does not have it yet"),
             ("recove 42", "`git claim recover`"),
+            ("relase 42", "`git unclaim <id>`"),
+            ("relase 42 43", "(an issue that is really called 'relase'"),
+            ("lsit", "`git claims`"),
+            ("-t 2h statsu", "`git claims`"),
         ] {
             let failure = arranged(line).unwrap_err();
             assert_eq!(failure.kind.code(), 2, "{line}");
