@@ -141,10 +141,7 @@ pub fn conflict(reply: &ClaimReply, doing: Doing) -> Failure {
         (Some(Reason::TakenOver), holder) => {
             let message = format!("your claim on {id} was taken over{}", by_whom(reply));
             failure(message).hint(match holder {
-                Some(holder) => format!(
-                    "{holder} has it {}; `git claim --next` takes another",
-                    until(reply)
-                ),
+                Some(holder) => format!("{holder} has it {}; {}", until(reply), another(reply)),
                 None => again(&id),
             })
         }
@@ -185,12 +182,12 @@ pub fn conflict(reply: &ClaimReply, doing: Doing) -> Failure {
             "issue {id} is claimed by {holder} {}",
             until(reply)
         ))
-        .hint(held_hint(reply, "`git claim --next` takes another")),
+        .hint(held_hint(reply, another(reply))),
         (_, Some(holder)) => failure(format!(
             "you do not hold {id}: {holder} has it {}",
             until(reply)
         ))
-        .hint(held_hint(reply, "`git claim --next` takes another")),
+        .hint(held_hint(reply, another(reply))),
         (Some(Reason::Expired), None) => {
             failure(format!("your claim on {id} has run out")).hint(again(&id))
         }
@@ -198,7 +195,8 @@ pub fn conflict(reply: &ClaimReply, doing: Doing) -> Failure {
             let message = format!("the claim on {id} was released{}", by_whom(reply));
             failure(message).hint(match reply.is_done() {
                 true => format!(
-                    "`git claim log {id}` tells what happened; `git claim --next` takes another"
+                    "`git claim log {id}` tells what happened; {}",
+                    another(reply)
                 ),
                 false => again(&id),
             })
@@ -217,6 +215,15 @@ pub fn waiting_for(reply: &ClaimReply) -> String {
         short_id(&reply.issue),
         until(reply)
     )
+}
+
+/// How to get another issue, by the next or, where nothing says which that is, by
+/// looking.
+fn another(reply: &ClaimReply) -> &'static str {
+    match reply.has_next {
+        Some(false) => "`git claims` lists what is taken",
+        _ => "`git claim --next` takes another",
+    }
 }
 
 fn again(id: &str) -> String {

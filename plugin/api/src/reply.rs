@@ -247,6 +247,10 @@ pub struct ClaimReply {
     /// `recover`, where it was refused: a command that works from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exact_next_action: Option<String>,
+    /// False on a conflict where no `next` can find another issue, as the tracker
+    /// knows no order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub has_next: Option<bool>,
 }
 
 impl ClaimReply {
@@ -269,6 +273,7 @@ impl ClaimReply {
             recovery: None,
             refusal_code: None,
             exact_next_action: None,
+            has_next: None,
         }
     }
 

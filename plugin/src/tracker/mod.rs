@@ -163,6 +163,11 @@ impl<'a> Tracker<'a> {
         self.0.name()
     }
 
+    /// Whether it can say which issue is next.
+    pub fn knows_order(&self) -> bool {
+        !matches!(self.0, Kind::Host { .. } | Kind::None)
+    }
+
     /// The issue that `typed` stands for.
     ///
     /// # Errors

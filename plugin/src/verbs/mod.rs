@@ -213,7 +213,10 @@ fn settle<T>(
     };
     match outcome.decision {
         Decision::Conflict(conflict) => {
-            let reply = viewer.conflict(&admitted.repo, issue, &outcome.claim, &conflict);
+            let mut reply = viewer.conflict(&admitted.repo, issue, &outcome.claim, &conflict);
+            // What can't be read says nothing: a conflict needs no tracker.
+            let knows_order = admitted.tracker().map(|tracker| tracker.knows_order());
+            reply.has_next = knows_order.ok().filter(|knows| !knows);
             Answer::new(Exit::Conflict, &reply)
         }
         Decision::Refused(refusal) => Err(Failure::Refused(refusal.to_string())),
