@@ -79,7 +79,10 @@ impl Typist {
 pub fn comparable(text: &str) -> String {
     static ALIKE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         [
-            (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME"),
+            (
+                r"\b\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\dZ| \d\d:\d\d UTC)",
+                "TIME",
+            ),
             (r"\b([A-Z][a-z]{2} \d{1,2} (\d{4} )?)?\d\d:\d\d\b", "TIME"),
             (r"\b(\d+[dhms] )*\d+[dhms]\b", "SPAN"),
             (r"\b[0-9a-f]{7,}\b", "ID"),

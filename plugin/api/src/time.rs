@@ -13,6 +13,13 @@ pub fn rfc3339(seconds: i64) -> Option<String> {
     Some(time.to_rfc3339_opts(SecondsFormat::Secs, true))
 }
 
+/// The same to the minute, for people whose zone is not known.
+pub fn minute(seconds: i64) -> Option<String> {
+    let time = rfc3339(seconds)?;
+    let (day, time) = time.split_once('T')?;
+    Some(format!("{day} {} UTC", time.get(..5)?))
+}
+
 /// The seconds since the epoch that an RFC 3339 time stands for.
 pub fn parse_rfc3339(text: &str) -> Option<i64> {
     Some(DateTime::parse_from_rfc3339(text).ok()?.timestamp())
@@ -25,7 +32,7 @@ pub fn parse_http_date(text: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_http_date, parse_rfc3339, rfc3339};
+    use super::{minute, parse_http_date, parse_rfc3339, rfc3339};
 
     #[test]
     fn a_date_of_http_is_read() {
@@ -40,6 +47,11 @@ mod tests {
             rfc3339(1_788_609_600).as_deref(),
             Some("2026-09-05T12:00:00Z")
         );
+        assert_eq!(
+            minute(1_788_609_659).as_deref(),
+            Some("2026-09-05 12:00 UTC")
+        );
+        assert_eq!(minute(-1), None);
         assert_eq!(rfc3339(-1), None);
         assert_eq!(rfc3339(i64::MAX), None);
         assert_eq!(

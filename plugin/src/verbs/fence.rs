@@ -5,7 +5,7 @@ use git_claim_api::exit::Exit;
 use git_claim_api::ids::{Branch, IssueId};
 use git_claim_api::push::{ClaimToken, Fence, Push, TOKEN_OPTION, Update};
 use git_claim_api::reply::{self, End, FenceReply};
-use git_claim_api::time::rfc3339;
+use git_claim_api::time::minute;
 use git_claim_api::verb::RepoArg;
 
 use crate::claim::fence::{Moved, Objection, Shown, Stale, fence};
@@ -165,7 +165,9 @@ fn worded(objection: &Objection<'_>, push: &Push) -> reply::Objection {
                 standing(*holder)
             ),
             hint: match holder {
-                Some(_) => "`git claim --next` takes another issue".to_owned(),
+                Some(tenure) => {
+                    format!("push to a branch of your own, or talk to {}", tenure.holder)
+                }
                 None => format!("`git claim {issue}` takes it, if it is open"),
             },
         },
@@ -228,7 +230,7 @@ fn over(ended: &Ended) -> String {
 }
 
 fn at_time(seconds: Option<i64>) -> String {
-    match seconds.and_then(rfc3339) {
+    match seconds.and_then(minute) {
         Some(time) => format!(" at {time}"),
         None => String::new(),
     }
@@ -243,8 +245,8 @@ fn standing(holder: Option<&Tenure>) -> String {
 }
 
 fn held(tenure: &Tenure) -> String {
-    let since = rfc3339(tenure.acquired_at).unwrap_or_default();
-    let until = match tenure.expires_at.and_then(rfc3339) {
+    let since = minute(tenure.acquired_at).unwrap_or_default();
+    let until = match tenure.expires_at.and_then(minute) {
         Some(end) => format!("until {end}"),
         None => "with no end set".to_owned(),
     };
