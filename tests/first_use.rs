@@ -6,6 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use serde_json::json;
+
 use crate::support::client::{Client, Person, stderr};
 use crate::support::forge::{Forge, REPO, git, url};
 use crate::support::terminal::Terminal;
@@ -222,6 +224,64 @@ fn the_first_start_in_a_new_repository_leads_to_a_push() {
         let there = alice.at(worktree.as_str().unwrap());
         there.ok("git push -q origin HEAD");
     }
+}
+
+/// Without a tracker any word is an issue, and nothing says which is next.
+#[test]
+fn a_mistyped_subcommand_claims_nothing() {
+    let forge = Forge::new();
+    git(
+        &forge.add_repo("acme/plain.git"),
+        &["config", "claim.tracker", "none"],
+    );
+    let worktree = |name| forge.person(name).worktree("forge:acme/plain.git");
+    let (alice, bob) = (worktree("alice"), worktree("bob"));
+    for (line, code, hint) in [
+        ("git claim relase 42", 2, "`git unclaim <id>`"),
+        ("git claim lsit", 2, "`git claims`"),
+        ("git claim run -- echo x", 102, "`git claim run 43 -- "),
+    ] {
+        let words = stderr(&alice.run(line).code(code));
+        assert!(words.contains(hint), "{line}: {words}");
+    }
+    assert_eq!(alice.json("git claims", 0)["leases"], json!([]));
+    alice.ok("git claim -- lsit");
+    let words = stderr(&bob.run("git claim -- lsit").code(4));
+    assert!(words.contains("claimed by alice"), "{words}");
+    assert!(!words.contains("--next"), "{words}");
+}
+
+/// As where the server's git and the client's call the first branch by other
+/// names.
+#[test]
+fn a_default_branch_that_is_not_there_is_named() {
+    let forge = Forge::new();
+    let repo = forge.add_repo("acme/astray.git");
+    let alice = forge.person("alice").worktree("forge:acme/astray.git");
+    alice.ok("mkdir .beads");
+    fs::write(
+        alice.dir().join(".beads/issues.jsonl"),
+        "{\"id\":\"app-1\"}",
+    )
+    .unwrap();
+    alice.ok("git add .beads");
+    alice.ok("git commit -q -m Issues");
+    alice.ok("git push -q --force origin HEAD:main");
+    let head = |branch: &str| git(&repo, &["symbolic-ref", "HEAD", branch]);
+    head("refs/heads/master");
+    for line in ["git claim app-1", "git claim --next", "git claim whoami"] {
+        let words = stderr(&alice.run(line).code(6));
+        assert!(words.contains("HEAD names 'refs/heads/master'"), "{words}");
+        assert!(words.contains("`git symbolic-ref HEAD "), "{words}");
+    }
+    let mut check = Command::new(programs::server());
+    check.args(["check", "--config"]).arg(forge.config());
+    let output = check.arg("acme/astray.git").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("problem: HEAD names a branch"), "{said}");
+    head("refs/heads/main");
+    alice.ok("git claim app-1");
 }
 
 /// `make demo` where sshd is not installed.

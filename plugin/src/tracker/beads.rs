@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashSet};
 
 use git_claim_api::ids::IssueId;
-use git2::{Oid, Repository};
+use git2::{BranchType, Oid, Repository};
 use serde::Deserialize;
 
 use super::objects::Objects;
@@ -18,6 +18,9 @@ const FILE: &str = "issues.jsonl";
 
 /// The most that is read, the folders above the file included, in bytes.
 const MAX_FILE: usize = 128 * 1024 * 1024;
+
+/// How many branches are looked at where `HEAD` names none that is there.
+const MAX_BRANCHES: usize = 100;
 
 /// The entry of a tree that is a regular file, executable or not.
 const REGULAR: i32 = 0o100_000;
@@ -76,10 +79,38 @@ impl<'a> Beads<'a> {
     /// What `HEAD` names can't be read.
     pub fn exists(&self) -> Result<bool, TrackerError> {
         let found = || match self.head()? {
-            Some(commit) => file(&Objects::new(self.git, MAX_FILE)?, commit),
-            None => Ok(None),
+            Some(commit) => Ok(file(&Objects::new(self.git, MAX_FILE)?, commit)?.is_some()),
+            None if self.is_on_a_branch()? => Err(self.astray()),
+            None => Ok(false),
         };
-        Ok(found().map_err(|error| broken(&error))?.is_some())
+        found().map_err(|error| broken(&error))
+    }
+
+    /// Whether the file is on a branch, for where `HEAD` names none that is there:
+    /// what issues there are can't be told then.
+    fn is_on_a_branch(&self) -> Result<bool, Unreadable> {
+        let objects = Objects::new(self.git, MAX_FILE)?;
+        let branches = self.git.branches(Some(BranchType::Local))?;
+        for branch in branches.take(MAX_BRANCHES) {
+            let tip = branch?.0.get().target();
+            if tip.is_some_and(|tip| file(&objects, tip).is_ok_and(|file| file.is_some())) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// `HEAD` names a branch that is not there.
+    fn astray(&self) -> Unreadable {
+        let named = self.git.find_reference("HEAD").ok();
+        let named = named
+            .as_ref()
+            .and_then(|head| head.symbolic_target().ok().flatten());
+        Unreadable(format!(
+            "HEAD names '{}', which is not there; in the server's repository \
+             `git symbolic-ref HEAD refs/heads/<branch>` names the default branch",
+            named.unwrap_or("no branch")
+        ))
     }
 
     /// The issue `id`. Ids are short, and match whole.
@@ -152,7 +183,7 @@ impl<'a> Beads<'a> {
     fn read_file(&self) -> Result<BTreeMap<IssueId, Bead>, Unreadable> {
         match self.head()? {
             Some(commit) => self.read_at(commit),
-            None => Err(missing()),
+            None => Err(self.astray()),
         }
     }
 

@@ -275,7 +275,8 @@ impl Check {
         match is_missing() {
             Ok(false) => {}
             Ok(true) => self.problem(
-                "HEAD names a branch that is not there, so no merge releases a claim",
+                "HEAD names a branch that is not there, so no merge releases a claim, and no \
+                 issue in a file is seen",
                 "there, `git symbolic-ref HEAD refs/heads/<branch>` names the right one",
             ),
             Err(error) => self.problem(
