@@ -69,8 +69,9 @@ impl SqliteLedger {
             file: OnceLock::new(),
             idle: Mutex::default(),
         };
-        if ledger.found()? != Found::Nothing {
-            let handle = ledger.handle()?;
+        let found = ledger.found()?;
+        if found != Found::Nothing {
+            let handle = ledger.handle(found)?;
             ledger.keep(handle);
         }
         Ok(ledger)
@@ -86,17 +87,18 @@ impl SqliteLedger {
         }
     }
 
-    /// A connection that nobody uses now.
-    fn handle(&self) -> Result<Handle, LedgerError> {
+    /// A connection that nobody uses now, to what was found at the path.
+    fn handle(&self, found: Found) -> Result<Handle, LedgerError> {
         let idle = self
             .idle
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .pop();
         if let Some(handle) = idle {
+            handle.is_in_place()?;
             return Ok(handle);
         }
-        let handle = Handle::open(&self.path)?;
+        let handle = Handle::open(&self.path, found)?;
         if *self.file.get_or_init(|| handle.file) == handle.file {
             Ok(handle)
         } else {
@@ -117,14 +119,15 @@ impl SqliteLedger {
         &self,
         look: impl FnOnce(&Connection) -> Result<T, LedgerError>,
     ) -> Result<T, LedgerError> {
-        if self.found()? == Found::Nothing {
+        let found = self.found()?;
+        if found == Found::Nothing {
             let sql = |error| ledger_error(&self.path, error);
             let mut empty = Connection::open_in_memory().map_err(sql)?;
             let transaction = empty.transaction().map_err(sql)?;
             schema::make(&transaction).map_err(sql)?;
             return look(&transaction);
         }
-        self.with(|handle| {
+        self.with(found, |handle| {
             let transaction = handle
                 .connection
                 .transaction()
@@ -147,14 +150,14 @@ impl SqliteLedger {
         }
     }
 
-    /// Lends a connection to `work`. One that failed is closed, not kept.
+    /// Lends a connection to `work`, to what was found at the path. One that
+    /// failed is closed, not kept.
     fn with<T>(
         &self,
+        found: Found,
         work: impl FnOnce(&mut Handle) -> Result<T, LedgerError>,
     ) -> Result<T, LedgerError> {
-        self.found()?;
-        let mut handle = self.handle()?;
-        handle.is_in_place()?;
+        let mut handle = self.handle(found)?;
         let outcome = work(&mut handle)?;
         self.keep(handle);
         Ok(outcome)
@@ -162,9 +165,9 @@ impl SqliteLedger {
 }
 
 impl Handle {
-    fn open(path: &Path) -> Result<Handle, LedgerError> {
+    fn open(path: &Path, found: Found) -> Result<Handle, LedgerError> {
         let deadline = Instant::now() + OPENING;
-        if file::check(path)? == Found::Nothing {
+        if found == Found::Nothing {
             return Handle::create(path, deadline);
         }
         // Whoever opens while the last one closes may be told "busy" at once,
@@ -389,11 +392,12 @@ impl Ledger for SqliteLedger {
     ) -> Result<(), LedgerError> {
         let sql = |error| ledger_error(&self.path, error);
         let deadline = when.deadline;
-        self.with(|handle| {
+        self.with(self.found()?, |handle| {
             let queue = match &mut handle.queue {
                 Some(queue) => queue,
                 none => none.insert(Queue::open(&self.path)?),
             };
+            compile(&handle.connection).map_err(sql)?;
             let turn = queue.wait(deadline)?;
             let left = deadline.saturating_duration_since(Instant::now());
             handle.connection.busy_timeout(left).map_err(sql)?;
@@ -443,7 +447,11 @@ impl Ledger for SqliteLedger {
                 .map_err(|error| unfit(&error))?;
             Ok(rows.cast_unsigned())
         };
-        into_new_file(file, |error| unfit(&error), || self.with(copy))
+        into_new_file(
+            file,
+            |error| unfit(&error),
+            || self.with(self.found()?, copy),
+        )
     }
 
     fn create(&self, _: When<'_>) -> Result<(), LedgerError> {
@@ -454,7 +462,7 @@ impl Ledger for SqliteLedger {
     }
 
     fn contents(&self, when: When<'_>) -> Result<Contents, LedgerError> {
-        self.with(|handle| {
+        self.with(self.found()?, |handle| {
             let sql = |error| ledger_error(&self.path, error);
             let transaction = handle.connection.transaction().map_err(sql)?;
             contents(&transaction, &self.path, when.clock.now())
@@ -463,7 +471,7 @@ impl Ledger for SqliteLedger {
 
     fn retire(&self, when: When<'_>, to: Option<&str>) -> Result<bool, LedgerError> {
         let sql = |error| ledger_error(&self.path, error);
-        self.with(|handle| {
+        self.with(self.found()?, |handle| {
             let queue = Queue::open(&self.path)?;
             let turn = queue.wait(when.deadline)?;
             let transaction = handle
@@ -487,10 +495,11 @@ impl Ledger for SqliteLedger {
 
     fn version(&self, when: When<'_>) -> Result<Version, LedgerError> {
         let at = when.clock.now();
-        if self.found()? == Found::Nothing {
+        let found = self.found()?;
+        if found == Found::Nothing {
             return Ok(Version { number: 0, at });
         }
-        self.with(|handle| {
+        self.with(found, |handle| {
             self.must_be_here(&handle.connection)?;
             let version: u32 = handle
                 .connection
@@ -512,6 +521,24 @@ impl Ledger for SqliteLedger {
         })
     }
 }
+
+/// Compiles what most changes ask, and keeps it with the connection: while it has
+/// its turn, all others wait.
+fn compile(connection: &Connection) -> Result<(), rusqlite::Error> {
+    for statement in [&claim_query(), NEXT_SEQ, USE_SEQ, &update_statement()] {
+        connection.prepare_cached(statement)?;
+    }
+    Ok(())
+}
+
+/// The row of an issue.
+fn claim_query() -> String {
+    format!("SELECT {LEASE}, {TENURE} FROM leases WHERE repo = ?1 AND issue_id = ?2")
+}
+
+/// The number of the next tenure, and that it is taken.
+const NEXT_SEQ: &str = "SELECT next_seq FROM ledger";
+const USE_SEQ: &str = "UPDATE ledger SET next_seq = ?1 + 1 WHERE next_seq = ?1";
 
 /// A transaction, read or write.
 struct SqliteTransaction<'a> {
@@ -608,9 +635,8 @@ impl View for SqliteTransaction<'_> {
     }
 
     fn claim(&self, repo: &str, issue: &IssueId) -> Result<Claim, LedgerError> {
-        let query =
-            format!("SELECT {LEASE}, {TENURE} FROM leases WHERE repo = ?1 AND issue_id = ?2");
-        let found = self.rows(repo, &query, params![repo, issue.as_str()], rows::lease)?;
+        let key = params![repo, issue.as_str()];
+        let found = self.rows(repo, &claim_query(), key, rows::lease)?;
         Ok(found
             .into_iter()
             .next()
@@ -847,10 +873,7 @@ impl Transaction for SqliteTransaction<'_> {
             )?,
             Some(tenure) => {
                 if let Some(seq) = tenure.seq {
-                    self.execute(
-                        "UPDATE ledger SET next_seq = ?1 + 1 WHERE next_seq = ?1",
-                        params![seq.cast_signed()],
-                    )?;
+                    self.execute(USE_SEQ, params![seq.cast_signed()])?;
                 }
                 let values = rows::values(tenure);
                 let token = claim.token.cast_signed();
@@ -861,7 +884,10 @@ impl Transaction for SqliteTransaction<'_> {
                     .into_iter()
                     .chain(values.iter().map(|value| &**value))
                     .collect();
-                self.execute(&store_statement(), &*all)?
+                match self.execute(&update_statement(), &*all)? {
+                    0 => self.execute(&insert_statement(), &*all)?,
+                    changed => changed,
+                }
             }
         };
         if changed == 1 {
@@ -878,7 +904,7 @@ impl Transaction for SqliteTransaction<'_> {
     fn next_seq(&mut self) -> Result<u64, LedgerError> {
         let next: i64 = self
             .connection
-            .prepare_cached("SELECT next_seq FROM ledger")
+            .prepare_cached(NEXT_SEQ)
             .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
             .map_err(|error| self.sql(error))?;
         Ok(next.cast_unsigned())
@@ -939,18 +965,27 @@ impl SqliteTransaction<'_> {
     }
 }
 
-/// Writes a row, unless its token is above the new one.
-fn store_statement() -> String {
-    let columns = format!("token, generation, written_token, {TENURE}");
-    let assignments = columns
+/// The columns of a row that [`SqliteTransaction::store`] writes, behind its key.
+fn stored_columns() -> String {
+    format!("token, generation, written_token, {TENURE}")
+}
+
+/// Writes a row that is there, unless its token is above the new one.
+fn update_statement() -> String {
+    let assignments = stored_columns()
         .split(',')
-        .map(|column| format!("{0} = excluded.{0}", column.trim()))
+        .zip(3..)
+        .map(|(column, number)| format!("{} = ?{number}", column.trim()))
         .collect::<Vec<_>>()
         .join(", ");
+    format!("UPDATE leases SET {assignments} WHERE repo = ?1 AND issue_id = ?2 AND token <= ?3")
+}
+
+/// Writes the row of an issue that has none.
+fn insert_statement() -> String {
     format!(
-        "INSERT INTO leases (repo, issue_id, {columns}) VALUES ({})
-         ON CONFLICT (repo, issue_id) DO UPDATE SET {assignments}
-         WHERE leases.token <= excluded.token",
+        "INSERT INTO leases (repo, issue_id, {}) VALUES ({}) ON CONFLICT DO NOTHING",
+        stored_columns(),
         placeholders(5 + TENURE_COLUMNS)
     )
 }
