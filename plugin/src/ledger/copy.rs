@@ -10,8 +10,9 @@ use git_claim_api::settings::EtcdFiles;
 use rustix::fs::{FlockOperation, flock};
 
 use super::contents::Contents;
-use super::queue::Queue;
-use super::{Ledger, LedgerError, When, file, lock_file, sqlite};
+use super::sqlite::file;
+use super::sqlite::queue::Queue;
+use super::{Ledger, LedgerError, When, lock_file, sqlite};
 
 /// Puts `contents` into a new file; answers its number of rows.
 ///
@@ -104,7 +105,7 @@ pub fn migrate(
             // Nobody else puts a ledger there meanwhile.
             let queue = Queue::open(path)?;
             let _turn = queue.wait(when.deadline)?;
-            carry(from, to, &FileTarget { path, when }, when)
+            carry(from, to, &sqlite::Target { path, when }, when)
         }
         #[cfg(feature = "etcd")]
         LedgerPlace::Etcd(place) => {
@@ -116,19 +117,13 @@ pub fn migrate(
     }
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    PathBuf::from(name)
-}
-
 /// A lock on a side file of a ledger that is being moved.
 fn alone(path: &Path) -> Result<File, LedgerError> {
     let unfit = |why: String| LedgerError::Unfit {
         path: path.to_owned(),
         why,
     };
-    let lock = lock_file::open(&beside(path, "-moving"))
+    let lock = lock_file::open(&file::side_file(path, "-moving"))
         .map_err(|error| unfit(format!("cannot be moved: {error}")))?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(lock),
@@ -188,53 +183,4 @@ fn carry(
 /// Why a ledger that has moved to `place` can't be moved from here.
 pub fn moved_on(place: &str) -> String {
     format!("has moved to {place}; move it from there")
-}
-
-/// A file, which is there once it has its name.
-struct FileTarget<'a> {
-    path: &'a Path,
-    when: When<'a>,
-}
-
-impl FileTarget<'_> {
-    fn unfit(&self, why: String) -> LedgerError {
-        LedgerError::Unfit {
-            path: self.path.to_owned(),
-            why,
-        }
-    }
-}
-
-impl Target for FileTarget<'_> {
-    fn found(&self, id: &str) -> Result<Room, LedgerError> {
-        if !self.path.exists() {
-            return Ok(Room::Free);
-        }
-        let (there, is_in_service) = sqlite::whose(self.path)?;
-        Ok(match (there == id, is_in_service) {
-            (false, _) => Room::Another,
-            (true, true) => Room::Itself,
-            (true, false) => Room::Free,
-        })
-    }
-
-    fn fill(&self, contents: &Contents) -> Result<Contents, LedgerError> {
-        if beside(self.path, "-wal").exists() {
-            return Err(self.unfit("is still in use".to_owned()));
-        }
-        let now = self.when.clock.now();
-        let new = beside(self.path, "-new");
-        // What an earlier try has left.
-        let _ = fs::remove_file(&new);
-        to_file(&contents.clone().moved_to(now), &new)?;
-        sqlite::filled(&new, now)
-    }
-
-    fn open(&self) -> Result<(), LedgerError> {
-        let named = fs::rename(beside(self.path, "-new"), self.path);
-        let folder = self.path.parent().unwrap_or(self.path);
-        named
-            .and_then(|()| File::open(folder)?.sync_all())
-            .map_err(|error| self.unfit(format!("cannot be put in place: {error}")))
-    }
 }

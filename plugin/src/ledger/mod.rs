@@ -2,16 +2,11 @@
 //! serve it without touching a decision: look at records, and change them in
 //! one atomic step that may be tried more than once.
 
-mod beside;
 mod contents;
 mod copy;
 #[cfg(feature = "etcd")]
 mod etcd;
-mod file;
 mod lock_file;
-mod queue;
-mod rows;
-mod schema;
 mod sqlite;
 
 use std::path::Path;

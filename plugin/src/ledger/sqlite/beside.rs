@@ -4,19 +4,13 @@
 
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
 
-use super::file::FileId;
+use super::file::{FileId, side_file};
 use super::queue::Queue;
-
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    PathBuf::from(name)
-}
 
 /// Which files they are; `None` for one that is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +23,8 @@ impl Beside {
     /// What is beside the ledger at `path` now.
     pub fn of(path: &Path) -> Beside {
         Beside {
-            log: FileId::at(&beside(path, "-wal")),
-            index: FileId::at(&beside(path, "-shm")),
+            log: FileId::at(&side_file(path, "-wal")),
+            index: FileId::at(&side_file(path, "-shm")),
         }
     }
 
@@ -87,7 +81,7 @@ fn look(path: &Path) -> io::Result<Option<Mishap>> {
         return Ok(is_locked(path, LEDGER)?.then_some(Mishap::Lost));
     }
     // Whoever has the index open has the ledger open all the while.
-    let is_replaced = is_locked(&beside(path, "-shm"), INDEX)? && !is_locked(path, LEDGER)?;
+    let is_replaced = is_locked(&side_file(path, "-shm"), INDEX)? && !is_locked(path, LEDGER)?;
     Ok(is_replaced.then_some(Mishap::Replaced))
 }
 

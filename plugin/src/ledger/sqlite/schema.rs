@@ -6,7 +6,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Transaction, ffi, params};
 
-use super::LedgerError;
+use crate::ledger::LedgerError;
 use crate::random;
 
 /// The version that this code reads and writes.

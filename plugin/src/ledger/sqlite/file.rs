@@ -6,11 +6,18 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access, statfs};
 
-use super::LedgerError;
+use crate::ledger::LedgerError;
+
+/// `collab.db-wal` beside `collab.db`: what is kept with a ledger.
+pub fn side_file(ledger: &Path, ending: &str) -> PathBuf {
+    let mut name = ledger.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
 
 /// What is there at a ledger's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use git_claim_api::reply::End;
 use rusqlite::types::FromSql;
 use rusqlite::{Row, ToSql};
 
-use super::LedgerError;
 use crate::claim::{Bound, Claim, Ended, Minted, Tenure};
+use crate::ledger::LedgerError;
 
 /// The columns of a tenure in both tables, in the order in which they are read
 /// and written.

@@ -4,7 +4,6 @@
 //! may starve. The side file stays, empty: to delete it would let two processes
 //! lock two files.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +12,8 @@ use std::time::Instant;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::{LedgerError, lock_file};
+use super::file::side_file;
+use crate::ledger::{LedgerError, lock_file};
 
 /// A place from which to wait in line.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Queue {
     /// # Errors
     /// [`LedgerError::Unfit`] if it can't be.
     pub fn open(ledger: &Path) -> Result<Queue, LedgerError> {
-        let path = side_file(ledger);
+        let path = queue_file(ledger);
         lock_file::open(&path)
             .map(Queue)
             .map_err(|error| cannot_queue(ledger, &path, &error))
@@ -37,7 +37,7 @@ impl Queue {
 
     /// Whether somebody has the turn before `ledger` now.
     pub fn is_somebodys_turn(ledger: &Path) -> bool {
-        File::open(side_file(ledger)).is_ok_and(|file| {
+        File::open(queue_file(ledger)).is_ok_and(|file| {
             flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
         })
     }
@@ -67,10 +67,8 @@ impl Drop for Turn<'_> {
 }
 
 /// `collab.db` queues at `collab.db-queue`.
-fn side_file(ledger: &Path) -> PathBuf {
-    let mut name = OsString::from(ledger);
-    name.push("-queue");
-    PathBuf::from(name)
+fn queue_file(ledger: &Path) -> PathBuf {
+    side_file(ledger, "-queue")
 }
 
 fn cannot_queue(ledger: &Path, side_file: &Path, error: &io::Error) -> LedgerError {
@@ -115,7 +113,7 @@ mod tests {
     fn a_link_in_its_place_is_not_followed() {
         let dir = TempDir::new().unwrap();
         let ledger = dir.path().join("collab.db");
-        std::os::unix::fs::symlink("/dev/null", side_file(&ledger)).unwrap();
+        std::os::unix::fs::symlink("/dev/null", queue_file(&ledger)).unwrap();
         assert!(matches!(
             Queue::open(&ledger),
             Err(LedgerError::Unfit { .. })
