@@ -140,11 +140,11 @@ fn a_stale_token_refuses_the_whole_push_and_says_what_to_do() {
         );
     };
     forge.step_ms(61_000);
-    stale(&["it ran out at 2026-09-05T12:01:00Z", "nobody holds it now"]);
+    stale(&["it ran out at 2026-09-05 12:01 UTC", "nobody holds it now"]);
     forge.ask("bob", "acquire r.git 42 --ttl 60");
     stale(&[
         "ran out",
-        "bob holds it since 2026-09-05T12:01:01Z, until 2026-09-05T12:02:01Z",
+        "bob holds it since 2026-09-05 12:01 UTC, until 2026-09-05 12:02 UTC",
     ]);
     let words = "acquire r.git 42 --take-over --reason ill --expected-token 2";
     forge.ask("root", words);
@@ -162,7 +162,7 @@ fn the_evicted_holder_reads_who_did_it_and_why() {
     let said = forge.hook("fence", "r.git", &push("ann", &[&token], &[]));
     let told = &objections(&said)[0];
     assert!(
-        told.contains("taken over at 2026-09-05T12:00:00Z by root (ill)"),
+        told.contains("taken over at 2026-09-05 12:00 UTC by root (ill)"),
         "{told}"
     );
 }
