@@ -190,6 +190,7 @@ fn subcommands_options_remotes_and_holders_are_offered() {
                 "--mine",
                 "--holder",
                 "--ended",
+                "--ready",
                 "--watch",
                 "--help",
                 "--version",

@@ -198,6 +198,7 @@ fn patience_ends_with_the_conflict() {
     let assert = bob.run("git claim ae1c051 --wait=1s").code(4).stdout("");
     let text = stderr(&assert);
     assert!(text.contains("is claimed by alice"), "{text}");
+    assert!(text.contains(" (waited 1s)\n"), "{text}");
     assert_eq!(bob.json("git claim ae1c051 --wait=1s", 4)["status"], "held");
     // What is no matter of waiting ends it at once.
     bob.run("git claim ddf3587 --wait").code(1);
@@ -276,6 +277,8 @@ fn a_terminal_shows_what_is_left_of_each_claim() {
         let left = format!("{left:0>3}");
         if shown.last() != Some(&left) {
             shown.push(left);
+        } else {
+            assert_ne!(shown.len(), 1, "drawn twice at the start");
         }
     }
     assert!(

@@ -13,7 +13,7 @@ use crate::answer::Reply;
 use crate::client::Client;
 use crate::clock::Moment;
 use crate::completion::offer::Offer;
-use crate::error::{Kind, Result};
+use crate::error::{Failure, Kind, Result};
 use crate::noted;
 use crate::output::{Output, records, table};
 use crate::wait;
@@ -31,6 +31,13 @@ pub struct Args {
     /// Those that have ended, with how they did
     #[arg(long)]
     pub ended: bool,
+
+    /// The open issues that nobody holds, the next to be taken first
+    ///
+    /// As many as the server looks at for one list; not where the tracker knows no
+    /// order.
+    #[arg(long, conflicts_with_all = ["mine", "holder", "ended", "nul", "watch"])]
+    pub ready: bool,
 
     /// For scripts: one record a claim, ended by NUL
     ///
@@ -63,7 +70,7 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         ended: args.ended,
         limit: None,
         after: None,
-        ready: false,
+        ready: args.ready,
         session: client.known_session()?,
     };
     if args.watch {
@@ -98,7 +105,7 @@ async fn with_what_is_ready(
         return Ok(None);
     };
     *ready = true;
-    let is_plain = args.lists_all() && !args.ended && !args.nul && !args.watch;
+    let is_plain = args.lists_all() && !args.ended && !args.ready && !args.nul && !args.watch;
     if !is_plain || !output.is_read_at_a_terminal() || !client.memory().wants_what_is_ready() {
         return Ok(None);
     }
@@ -134,6 +141,9 @@ fn show(reply: &Reply, args: &Args, client: &Client, output: &mut Output) -> Res
     if output.json() {
         return output.reply(&reply.line);
     }
+    if args.ready {
+        return show_ready(&list, client, output);
+    }
     if args.nul {
         output.text(&records::claims(&list))?;
     } else if list.leases.is_empty() {
@@ -146,6 +156,22 @@ fn show(reply: &Reply, args: &Args, client: &Client, output: &mut Output) -> Res
         output.remark("there are more; `git claims --mine` and `--holder` narrow it down");
     }
     Ok(())
+}
+
+fn show_ready(list: &ListReply, client: &Client, output: &mut Output) -> Result<()> {
+    let Some(ready) = &list.ready else {
+        return Err(Failure::error(
+            "the tracker does not say which issues are open, or not in so short a time",
+        )
+        .hint(
+            "`git claim whoami` shows which tracker it is; `git claim <id>` asks for one issue",
+        ));
+    };
+    if ready.is_empty() {
+        output.remark(&table::nothing_ready(list));
+        return Ok(());
+    }
+    output.long_text(&table::ready(ready, output.layout()), client.git())
 }
 
 /// Shows the list again and again: on a terminal with what is left of each
@@ -171,7 +197,7 @@ async fn watch(
             if is_new {
                 output.reply(&reply.line)?;
             }
-        } else if is_new || output.redraws() {
+        } else if is_new || (output.redraws() && !has_begun_to_watch) {
             redraw(&list, args, output)?;
         }
         shown = Some(claims);

@@ -23,9 +23,10 @@ pub struct Args {
 }
 
 pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result<Exit> {
+    let issue = named(args.id, client, "git claim log")?;
     let request = Request::Log {
         repo: client.repo()?,
-        issue: Some(named(args.id, client, "git claim log")?),
+        issue: Some(issue.clone()),
         limit: None,
     };
     let reply = client.ask(&request, output).await?;
@@ -33,7 +34,7 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
     if output.json() {
         output.reply(&reply.line)?;
     } else if log.tenures.is_empty() {
-        output.remark(&table::no_history(&log));
+        output.remark(&table::no_history(&log, &issue));
     } else {
         let table = table::history(&log, output.layout());
         output.long_text(&table, client.git())?;

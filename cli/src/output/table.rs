@@ -1,8 +1,8 @@
 //! Tables that fit the terminal: what is too wide for it is cut, in columns of
 //! the screen and not in bytes.
 
-use git_claim_api::ids::Text;
-use git_claim_api::reply::{Claim, Ending, Lease, ListReply, LogReply};
+use git_claim_api::ids::{IssueId, Text};
+use git_claim_api::reply::{Claim, Ending, Lease, ListReply, LogReply, ReadyIssue};
 use git_claim_api::text::escape;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -82,6 +82,24 @@ pub fn claims(list: &ListReply, ended: bool, layout: Layout) -> String {
     table(&columns, &rows.collect::<Vec<_>>(), layout)
 }
 
+/// The issues that are free.
+pub fn ready(ready: &[ReadyIssue], layout: Layout) -> String {
+    let columns = [whole("ISSUE"), cut("TITLE", 10)];
+    let rows = ready.iter().map(|issue| Row {
+        cells: vec![
+            short_id(&issue.issue),
+            issue.title.as_deref().map(escape).unwrap_or_default(),
+        ],
+        own: false,
+    });
+    table(&columns, &rows.collect::<Vec<_>>(), layout)
+}
+
+/// No issue is free.
+pub fn nothing_ready(list: &ListReply) -> String {
+    format!("nothing is left to take in {}", escape(&list.repo))
+}
+
 /// Every tenure.
 pub fn history(log: &LogReply, layout: Layout) -> String {
     let columns = [
@@ -124,9 +142,9 @@ pub fn nothing(list: &ListReply, holder: Option<&Text>, mine: bool, ended: bool)
     }
 }
 
-/// There is no history.
-pub fn no_history(log: &LogReply) -> String {
-    format!("it was never claimed in {}", escape(&log.repo))
+/// There is no history of what was asked for.
+pub fn no_history(log: &LogReply, issue: &IssueId) -> String {
+    format!("{issue} was never claimed in {}", escape(&log.repo))
 }
 
 /// `*` this worktree's own, `+` one's own elsewhere.
