@@ -28,6 +28,8 @@ use crate::transport::{News, Transport};
 pub struct Client {
     git: Git,
     remote: String,
+    /// Where the remote is.
+    url: String,
     source: Source,
     /// `--session` or `GIT_CLAIM_SESSION`.
     given_session: Option<Session>,
@@ -88,6 +90,7 @@ impl Client {
         Ok(Client {
             git,
             source: remote.source,
+            url: remote.url,
             remote: remote.name,
             given_session,
             address,
@@ -225,8 +228,8 @@ impl Client {
         ));
         let answer = self.transport.ask(request, within, output).await?;
         output.server_words(&answer.stderr);
-        let reply =
-            answer::read(&answer, self.transport.host()).map_err(|failure| self.hinted(failure))?;
+        let reply = answer::read(&answer, self.transport.host())
+            .map_err(|failure| self.hinted(failure, request))?;
         if let Err(failure) = sense::check(request, &reply) {
             self.transport.distrust();
             return Err(failure);
@@ -235,21 +238,25 @@ impl Client {
     }
 
     /// A refusal of the server's that has no hint, with what one can do here.
-    fn hinted(&self, failure: Failure) -> Failure {
+    fn hinted(&self, failure: Failure, request: &Request) -> Failure {
         if failure.hint.is_some() {
             return failure;
         }
         if failure.message == "repository not found" {
             let shown_by = self.source.shown_by(&self.remote);
             return failure.hint(format!(
-                "it may not exist, or you may not claim there; `{shown_by}` shows where it was looked for"
+                "{} may not exist, or you may not claim there; `{shown_by}` shows what is asked",
+                escape(&self.url)
             ));
         }
         if failure.message.starts_with("there is no issue '") {
-            return failure.hint(
-                "a short id is typed in full, of a long one at least its first 4 characters; \
-                 `git claims` lists what is claimed",
-            );
+            let lists = match request {
+                Request::Acquire { .. } => "`git claims --ready` lists what is free",
+                _ => "`git claims` lists what is claimed",
+            };
+            return failure.hint(format!(
+                "a short id is typed in full, of a long one at least its first 4 characters; {lists}"
+            ));
         }
         if failure.message.starts_with("issue ") && failure.message.ends_with(" is closed") {
             return failure.hint("`git claim --next` takes the first open issue");

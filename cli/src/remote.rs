@@ -11,6 +11,8 @@ use crate::url::{self, Location};
 pub struct Remote {
     pub name: String,
     pub location: Location,
+    /// As it is written, but for what `insteadOf` makes of it.
+    pub url: String,
     pub source: Source,
 }
 
@@ -58,6 +60,7 @@ pub fn choose(git: &Git, wanted: Option<&str>) -> Result<Remote> {
     Ok(Remote {
         name,
         location,
+        url,
         source,
     })
 }

@@ -9,9 +9,7 @@ pub enum Location {
     Ssh(Ssh),
     /// A path on this machine, as it stands in the URL.
     Local(String),
-    /// `http://` or `https://`, which no verb can be asked over.
-    Http,
-    /// Another protocol or remote helper, by its name.
+    /// Another protocol or remote helper, by its name; no verb can be asked over it.
     Other(String),
 }
 
@@ -66,7 +64,6 @@ pub fn parse(url: &str) -> Result<Location, BadUrl> {
     match scheme {
         "ssh" | "git+ssh" | "ssh+git" => ssh_form(&decoded(rest)?),
         "file" => file_form(&decoded(rest)?),
-        "http" | "https" => Ok(Location::Http),
         other => Ok(Location::Other(other.to_owned())),
     }
 }
@@ -246,7 +243,7 @@ mod tests {
                 ))
             }
             Location::Local(path) => Some(format!("Diag: protocol=file\nDiag: path={path}")),
-            Location::Http | Location::Other(_) => None,
+            Location::Other(_) => None,
         }
     }
 
@@ -308,8 +305,8 @@ mod tests {
     #[test]
     fn what_no_verb_can_be_asked_over_is_told_apart() {
         for (url, location) in [
-            ("https://host/path", Location::Http),
-            ("http://host/path", Location::Http),
+            ("https://host/path", Location::Other("https".into())),
+            ("http://host/path", Location::Other("http".into())),
             ("git://host/path", Location::Other("git".into())),
             ("ftp://host/path", Location::Other("ftp".into())),
             ("ext::sh -c x", Location::Other("ext".into())),

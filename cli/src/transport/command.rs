@@ -5,10 +5,11 @@ use std::fs::File;
 use std::io::IsTerminal as _;
 use std::process::Stdio;
 
+use git_claim_api::text::escape;
 use tokio::process::Command;
 
 use super::line::Line;
-use super::words::Trouble;
+use super::words::{Login, Trouble};
 use super::{open, run};
 use crate::answer::Answer;
 use crate::git::Config;
@@ -31,6 +32,9 @@ enum Program {
     /// A program's name alone: `GIT_SSH`.
     Plain(String),
 }
+
+/// What is run where nobody has set anything.
+const PLAIN: &str = "ssh";
 
 /// Whose options a program takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +70,7 @@ impl SshCommand {
     pub fn plain(ssh: &Ssh, without: &[String]) -> SshCommand {
         SshCommand {
             ssh: ssh.clone(),
-            program: Program::Plain("ssh".to_owned()),
+            program: Program::Plain(PLAIN.to_owned()),
             variant: Some(Variant::OpenSsh),
             options: Vec::new(),
             without: without.to_vec(),
@@ -94,9 +98,21 @@ impl SshCommand {
     pub fn judge(&self, answer: Answer) -> Result<Answer, Trouble> {
         if answer.code == Some(255) && answer.stdout.is_empty() {
             let said = String::from_utf8_lossy(&answer.stderr);
-            return Err(Trouble::running(&said, &destination(&self.ssh)));
+            return Err(Trouble::running(&said, &self.login()));
         }
         Ok(answer)
+    }
+
+    fn login(&self) -> Login {
+        let (program, is_set) = match &self.program {
+            Program::Shell(words) => (words, true),
+            Program::Plain(name) => (name, name != PLAIN),
+        };
+        Login {
+            program: escape(program),
+            is_set,
+            destination: destination(&self.ssh),
+        }
     }
 
     async fn command_for(&mut self, line: &str) -> Result<Command, Trouble> {
@@ -238,7 +254,7 @@ fn first_word(words: &str) -> &str {
 
 /// What one types after `ssh` to get there.
 pub fn destination(ssh: &Ssh) -> String {
-    let host = git_claim_api::text::escape(&ssh.host);
+    let host = escape(&ssh.host);
     match ssh.port {
         Some(port) => format!("-p {port} {host}"),
         None => host,

@@ -141,11 +141,7 @@ impl Transport {
                 };
                 Ok((transport, repo.to_owned()))
             }
-            Location::Http => Err(unusable(remote, "claims are not asked for over http")),
-            Location::Other(scheme) => Err(unusable(
-                remote,
-                &format!("claims are not asked for over '{}'", escape(scheme)),
-            )),
+            Location::Other(scheme) => Err(unusable(remote, scheme)),
         }
     }
 
@@ -357,7 +353,7 @@ impl Transport {
                     sleep(between(pause / 2, pause)).await;
                     pause = (pause * 2).min(Duration::from_secs(2));
                 }
-                Trouble::Denied(_)
+                Trouble::Denied { .. }
                     if let Route::Mux(mux) = &mut self.route
                         && command::somebody_can_type() =>
                 {
@@ -419,10 +415,15 @@ impl Transport {
     }
 }
 
-fn unusable(remote: &Remote, message: &str) -> Failure {
+fn unusable(remote: &Remote, scheme: &str) -> Failure {
     let name = escape(&remote.name);
-    Failure::error(format!("{message} (remote '{name}')")).hint(format!(
-        "`git config remote.{name}.claimUrl <ssh url>` names the server that keeps its claims"
+    let scheme = escape(scheme);
+    Failure::error(format!(
+        "claims are asked for over ssh, and not over {scheme} (remote '{name}')"
+    ))
+    .hint(format!(
+        "`git remote set-url --push {name} <ssh url>`, if one can push there over ssh; else \
+         `git config remote.{name}.claimUrl <ssh url>` names a server that keeps its claims"
     ))
 }
 

@@ -25,10 +25,9 @@ use tokio::net::UnixStream;
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
-use super::command::destination;
 use super::line::Line;
 use super::read_both;
-use super::words::Trouble;
+use super::words::{Login, Trouble};
 use crate::answer::Answer;
 use crate::hex::{hex, random};
 use crate::pause::between;
@@ -222,7 +221,7 @@ impl Mux {
         match why {
             NotRun::Refused(words) => Trouble::Unreachable {
                 words,
-                hint: format!("`ssh {}` shows what is wrong", destination(&self.ssh)),
+                hint: format!("`{}` shows what is wrong", Login::plain(&self.ssh)),
             },
             NotRun::Broken(words) => Trouble::Lost(words),
         }
@@ -352,7 +351,7 @@ impl Mux {
                 .read_to_end(&mut said)
                 .map_err(unusable)?;
             let said = String::from_utf8_lossy(&said);
-            return Err(Trouble::connecting(&said, &destination(&self.ssh)));
+            return Err(Trouble::connecting(&said, &Login::plain(&self.ssh)));
         }
         Ok(Master {
             socket,

@@ -1,8 +1,39 @@
 //! ssh's own words, and what they say about whether anything was asked.
 
+use std::fmt;
+
 use git_claim_api::text::escape;
 
+use super::command::destination;
 use crate::error::Failure;
+use crate::url::Ssh;
+
+/// What one types to see for oneself how logging in goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    /// What git runs for ssh, fit for a terminal.
+    pub program: String,
+    /// Whether somebody has set it.
+    pub is_set: bool,
+    pub destination: String,
+}
+
+impl Login {
+    /// Plain ssh.
+    pub fn plain(ssh: &Ssh) -> Login {
+        Login {
+            program: "ssh".to_owned(),
+            is_set: false,
+            destination: destination(ssh),
+        }
+    }
+}
+
+impl fmt::Display for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.program, self.destination)
+    }
+}
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,7 +41,7 @@ pub enum Trouble {
     /// The server had too many connections at once. Nothing was asked.
     TurnedAway(String),
     /// The server did not take the key. Nothing was asked.
-    Denied(String),
+    Denied { words: String, hint: String },
     /// Nothing was asked, and asking again would not help.
     Unreachable { words: String, hint: String },
     /// The connection ended; what was asked may have been heard.
@@ -19,7 +50,7 @@ pub enum Trouble {
 
 impl Trouble {
     /// What ssh said when it could not connect. Nothing was asked.
-    pub fn connecting(said: &str, destination: &str) -> Trouble {
+    pub fn connecting(said: &str, login: &Login) -> Trouble {
         let words = last_words(said);
         let has = |text: &str| said.contains(text);
         if has("exchange_identification") && (has("closed") || has("reset")) {
@@ -30,28 +61,35 @@ impl Trouble {
                 words: format!("its host key has changed ({words})"),
                 hint: format!(
                     "somebody may be in between: ask the server's admin whether the key is new \
-                     before `ssh {destination}` again"
+                     before `{login}` again"
                 ),
             };
         }
         if has("Host key verification failed") {
             return Trouble::Unreachable {
                 words,
-                hint: format!("`ssh {destination}` once shows the key, to check and accept it"),
+                hint: format!("`{login}` once shows the key, to check and accept it"),
             };
         }
         if has("Permission denied (") || has("Too many authentication failures") {
-            return Trouble::Denied(words);
+            let hint = match login.is_set {
+                true => format!("`{login}` is what git is set to run, and shows what is wrong"),
+                false => {
+                    "`git claim` uses the key that you push with: is it loaded (`ssh-add -l`)?"
+                        .to_owned()
+                }
+            };
+            return Trouble::Denied { words, hint };
         }
         Trouble::Unreachable {
             words,
-            hint: format!("`ssh {destination}` shows what is wrong"),
+            hint: format!("`{login}` shows what is wrong"),
         }
     }
 
     /// What ssh said when it had run a command and exited with 255: it may
     /// have failed before it asked or after.
-    pub fn running(said: &str, destination: &str) -> Trouble {
+    pub fn running(said: &str, login: &Login) -> Trouble {
         const BEFORE: &[&str] = &[
             "exchange_identification",
             "Host key verification failed",
@@ -61,7 +99,7 @@ impl Trouble {
             "connect to host",
         ];
         if BEFORE.iter().any(|text| said.contains(text)) {
-            Trouble::connecting(said, destination)
+            Trouble::connecting(said, login)
         } else {
             Trouble::Lost(last_words(said))
         }
@@ -74,10 +112,9 @@ impl Trouble {
                 Failure::not_now(format!("{host} turned us away: {words}"))
                     .hint("it has too many connections at once; trying again is safe")
             }
-            Trouble::Denied(words) => Failure::not_now(format!(
-                "{host} does not let us in: {words}"
-            ))
-            .hint("`git claim` uses the key that you push with: is it loaded (`ssh-add -l`)?"),
+            Trouble::Denied { words, hint } => {
+                Failure::not_now(format!("{host} does not let us in: {words}")).hint(hint)
+            }
             Trouble::Unreachable { words, hint } => {
                 Failure::not_now(format!("{host} cannot be reached: {words}")).hint(hint)
             }
@@ -124,15 +161,36 @@ mod tests {
     const CHANGED: &str = "@@@@@@@@\r\n@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\r\n@@@@@@@@\r\n\
                            Host key for h has changed and you have requested strict checking.\r\nHost key verification failed.\r\n";
 
+    fn login(program: Option<&str>) -> Login {
+        Login {
+            program: program.unwrap_or("ssh").to_owned(),
+            is_set: program.is_some(),
+            destination: "h".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_command_that_is_set_is_the_one_to_try() {
+        for said in [UNKNOWN_KEY, DENIED, REFUSED] {
+            let failure = Trouble::running(said, &login(Some("ssh -i key"))).told("h");
+            let hint = failure.hint.unwrap();
+            assert!(hint.contains("`ssh -i key h`"), "{hint}");
+            assert!(!hint.contains("ssh-add"), "{hint}");
+        }
+    }
+
     #[test]
     fn only_those_who_were_turned_away_try_again() {
         for said in [TURNED_AWAY, RESET] {
             assert!(
-                matches!(Trouble::connecting(said, "h"), Trouble::TurnedAway(_)),
+                matches!(
+                    Trouble::connecting(said, &login(None)),
+                    Trouble::TurnedAway(_)
+                ),
                 "{said}"
             );
             assert!(matches!(
-                Trouble::running(said, "h"),
+                Trouble::running(said, &login(None)),
                 Trouble::TurnedAway(_)
             ));
         }
@@ -145,7 +203,10 @@ mod tests {
             "kex_exchange_identification: banner line contains invalid characters\r\n",
         ] {
             assert!(
-                !matches!(Trouble::connecting(said, "h"), Trouble::TurnedAway(_)),
+                !matches!(
+                    Trouble::connecting(said, &login(None)),
+                    Trouble::TurnedAway(_)
+                ),
                 "{said}"
             );
         }
@@ -160,7 +221,7 @@ mod tests {
             (CHANGED, "has changed", "ask the server's admin"),
             (TURNED_AWAY, "Connection closed by", "too many connections"),
         ] {
-            let failure = Trouble::connecting(said, "h").told("h");
+            let failure = Trouble::connecting(said, &login(None)).told("h");
             assert_eq!(failure.kind.code(), 6);
             assert!(failure.message.contains(words), "{failure:?}");
             assert!(failure.hint.as_ref().unwrap().contains(hint), "{failure:?}");
@@ -176,7 +237,7 @@ mod tests {
             "Timeout, server h not responding.\r\n",
         ] {
             assert!(
-                matches!(Trouble::running(said, "h"), Trouble::Lost(_)),
+                matches!(Trouble::running(said, &login(None)), Trouble::Lost(_)),
                 "{said}"
             );
         }
