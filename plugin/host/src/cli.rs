@@ -158,6 +158,17 @@ struct SettingsFile {
     config: Option<PathBuf>,
 }
 
+impl SettingsFile {
+    /// The file as an admin means it, who types in some folder.
+    fn typed(self) -> Result<Option<PathBuf>, Failure> {
+        let absolute = |path: PathBuf| {
+            std::path::absolute(&path)
+                .map_err(|error| Failure::refused(format!("{}: {error}", path.display())))
+        };
+        self.config.map(absolute).transpose()
+    }
+}
+
 /// The definition of the command line, for the manual.
 pub fn command() -> clap::Command {
     Cli::command()
@@ -195,7 +206,7 @@ fn run(kind: Kind) -> Result<u8, Failure> {
             settings,
             kind,
             repo,
-        } => admin::setup::run(kind, settings.config.as_deref(), &repo),
+        } => admin::setup::run(kind, settings.typed()?.as_deref(), &repo),
         Kind::Check {
             settings,
             repo,
@@ -203,18 +214,18 @@ fn run(kind: Kind) -> Result<u8, Failure> {
             kind,
         } => Ok(admin::check::run(
             kind,
-            settings.config.as_deref(),
+            settings.typed()?.as_deref(),
             repo.as_deref(),
             name.as_ref(),
         )),
         Kind::Rename { settings, old, new } => {
-            admin::rename::run(settings.config.as_deref(), &old, &new)
+            admin::rename::run(settings.typed()?.as_deref(), &old, &new)
         }
-        Kind::Init { settings } => admin::init::run(settings.config.as_deref()),
+        Kind::Init { settings } => admin::init::run(settings.typed()?.as_deref()),
         Kind::Migrate { settings, from, to } => {
-            admin::migrate::run(settings.config.as_deref(), &from, &to)
+            admin::migrate::run(settings.typed()?.as_deref(), &from, &to)
         }
-        Kind::Backup { settings, file } => admin::backup::run(settings.config.as_deref(), &file),
+        Kind::Backup { settings, file } => admin::backup::run(settings.typed()?.as_deref(), &file),
     }
 }
 

@@ -37,3 +37,4 @@ pub mod site;
 pub mod ssh_key;
 pub mod trusted;
 pub mod watchdog;
+pub mod written_key;

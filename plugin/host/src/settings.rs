@@ -16,6 +16,7 @@ use crate::forgejo::settings::ForgejoSettings;
 use crate::principal::Name;
 use crate::ssh_key::Fingerprint;
 use crate::trusted::{TrustedFile, Untrusted};
+use crate::written_key;
 
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -26,8 +27,13 @@ pub enum BadSettings {
     Missing,
     #[error("settings file {}: {reason}", path.display())]
     Unreadable { path: PathBuf, reason: String },
-    #[error("settings file {}: unknown key {key}", path.display())]
-    UnknownKey { path: PathBuf, key: String },
+    #[error("settings file {}: unknown key {key}{}", path.display(), on_line(*line))]
+    UnknownKey {
+        path: PathBuf,
+        key: String,
+        /// Where it stands, if that is known.
+        line: Option<usize>,
+    },
     #[error("settings file {}: {key}: {reason}", path.display())]
     BadValue {
         path: PathBuf,
@@ -136,7 +142,9 @@ impl Settings {
             } else {
                 ""
             };
-            settings.set(&key, value)?;
+            settings
+                .set(&key, value)
+                .map_err(|error| as_written(error, file))?;
         }
         settings.check_groups()?;
         Ok(settings)
@@ -170,10 +178,7 @@ impl Settings {
             };
         }
         if keys::find(key, Place::Server).is_none() {
-            return Err(BadSettings::UnknownKey {
-                path: self.path.clone(),
-                key: shown(key),
-            });
+            return Err(self.unknown_key(key));
         }
         match key {
             "claimforgejo.url" => {
@@ -198,15 +203,18 @@ impl Settings {
                 Some(list) => list.get_or_insert_default().extend(Who::parse_line(value)),
                 // A key in the table that nothing here reads would be one that
                 // is ignored.
-                None => {
-                    return Err(BadSettings::UnknownKey {
-                        path: self.path.clone(),
-                        key: shown(key),
-                    });
-                }
+                None => return Err(self.unknown_key(key)),
             },
         }
         Ok(())
+    }
+
+    fn unknown_key(&self, key: &str) -> BadSettings {
+        BadSettings::UnknownKey {
+            path: self.path.clone(),
+            key: key.to_owned(),
+            line: None,
+        }
     }
 
     /// A list that names a group which is nowhere means nobody, surely by
@@ -300,6 +308,30 @@ impl Settings {
             max_ttl: self.max_ttl.unwrap_or(DEFAULT_MAX_TTL),
             default_ttl: self.default_ttl.unwrap_or(DEFAULT_TTL),
         }
+    }
+}
+
+fn on_line(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!(" (line {line})"))
+}
+
+/// The same error with a key that nobody knows as it stands in the file.
+fn as_written(error: BadSettings, file: &TrustedFile) -> BadSettings {
+    let BadSettings::UnknownKey { path, key, .. } = error else {
+        return error;
+    };
+    let text = std::fs::read(file.descriptor()).unwrap_or_default();
+    match written_key::find(&String::from_utf8_lossy(&text), &key) {
+        Some(written) => BadSettings::UnknownKey {
+            path,
+            key: written.key,
+            line: Some(written.line),
+        },
+        None => BadSettings::UnknownKey {
+            path,
+            key: shown(&key),
+            line: None,
+        },
     }
 }
 
@@ -427,19 +459,25 @@ mod tests {
     fn what_is_not_understood_is_named() {
         const PRINT: &str = "SHA256:g+2GzTXCdFjxrT4djG5jLFniPhHT5IBdcGCWbKXugTg";
         for (text, error) in [
-            ("[claim]\nreposdirs = /srv", "unknown key claim.reposdirs"),
+            (
+                "[claim]\nreposdirs = /srv",
+                "unknown key claim.reposdirs (line 2)",
+            ),
             ("[claim]\nremote = origin", "unknown key claim.remote"),
             ("[claim]\nfence = on", "unknown key claim.fence"),
             ("[clam]\nread = *", "unknown key clam.read"),
             ("[include]\npath = /etc/x", "unknown key include.path"),
             (
                 "[claimGroup \"devs\"]\nmembers = a",
-                "unknown key claimgroup.devs.members",
+                "unknown key claimGroup.devs.members (line 2)",
             ),
-            ("[claimGroup]\nmember = a", "unknown key claimgroup.member"),
+            (
+                "[claimGroup]\nmember = a",
+                "unknown key claimGroup.member (line 2)",
+            ),
             (
                 "[claimUser \"a\"]\nkeys = x",
-                "unknown key claimuser.a.keys",
+                "unknown key claimUser.a.keys (line 2)",
             ),
             (
                 "[claim]\nreposDir = srv",
@@ -462,7 +500,7 @@ mod tests {
                 &format!("[claimUser \"a\"]\nkey = {PRINT}\n[claimUser \"b\"]\nkey = {PRINT}"),
                 "is a's already",
             ),
-            ("[claimForgejo]\nurls = x", "unknown key claimforgejo.urls"),
+            ("[claimForgejo]\nurls = x", "unknown key claimForgejo.urls"),
             (
                 "[claimForgejo]\nurl = https://git.example.org/",
                 "claimForgejo.url: give the forge's LOCAL_ROOT_URL",
