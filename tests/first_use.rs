@@ -148,7 +148,7 @@ fn a_wrong_remote_is_told_from_a_missing_server() {
         (
             "https://forge.example/acme/app.git",
             1,
-            "over http",
+            "not over https",
             "claimUrl",
         ),
         (&nobody_listens, 6, "cannot be reached", "`ssh -p 1 "),
@@ -160,6 +160,9 @@ fn a_wrong_remote_is_told_from_a_missing_server() {
             panic!("{remote}: no hint: {words}");
         };
         assert!(words.contains(says), "{remote}: {words}");
+        if says == "repository not found" {
+            assert!(hint.contains(remote), "{remote}: {words}");
+        }
         assert!(hint.contains(hints), "{remote}: {words}");
         output.code(code);
     }
@@ -176,6 +179,8 @@ fn a_server_with_half_of_it_says_which_half() {
     let words = stderr(&plain.run("git claim ae1c051").code(7));
     assert!(words.contains("forge"), "{words}");
     assert!(words.contains("hint: "), "{words}");
+    let refusal = plain.json("git claim start ae1c051", 7);
+    assert_eq!(refusal["exact_next_action"], "git claim whoami");
 
     let alice = forge.client("alice");
     let settings = fs::read_to_string(forge.config()).unwrap();
@@ -192,10 +197,42 @@ fn a_server_with_a_typo_in_its_settings_names_who_mends_it() {
     let forge = Forge::new();
     let alice = forge.client("alice");
     let settings = fs::read_to_string(forge.config()).unwrap();
-    fs::write(forge.config(), format!("{settings}\treadd = *\n")).unwrap();
+    fs::write(forge.config(), format!("{settings}\treadAll = *\n")).unwrap();
     let words = stderr(&alice.run("git claim ae1c051").code(6));
-    assert!(words.contains("unknown key claim.readd"), "{words}");
+    assert!(
+        words.contains("unknown key claim.readAll (line "),
+        "{words}"
+    );
     assert!(words.contains("git-claim-server check"), "{words}");
+}
+
+/// `ssh` alone would go another way.
+#[test]
+fn what_git_is_set_to_run_is_what_to_try() {
+    let forge = Forge::new();
+    let alice = forge.client("alice");
+    alice
+        .git(["config", "core.sshCommand", "ssh -p 1"])
+        .assert()
+        .success();
+    let words = stderr(&alice.run("git claim ae1c051").code(6));
+    assert!(words.contains("`ssh -p 1 forge` shows"), "{words}");
+}
+
+#[test]
+fn what_is_free_is_listed() {
+    let forge = Forge::new();
+    let alice = forge.client("alice");
+    alice.ok("git claim ae1c051");
+    let free = alice.ok("git claims --ready");
+    assert!(
+        free.contains("New title") && !free.contains("Crash on empty"),
+        "{free}"
+    );
+    let repo = forge.repos().join(REPO);
+    git(&repo, &["config", "claim.tracker", "none"]);
+    let words = stderr(&alice.run("git claims --ready").code(1));
+    assert!(words.contains("`git claim whoami` shows which"), "{words}");
 }
 
 /// A repository as `git init --bare` leaves it: no branch, no fence, no tracker.
@@ -223,6 +260,27 @@ fn the_first_start_in_a_new_repository_leads_to_a_push() {
         let worktree = alice.json("git claim inspect 42", 0)["worktree"]["path"].clone();
         let there = alice.at(worktree.as_str().unwrap());
         there.ok("git push -q origin HEAD");
+        // The admin adds the fence, and what was bound before takes part in it.
+        let mut setup = Command::new(programs::server());
+        setup.current_dir(forge.dir());
+        setup.args(["setup", "--config", "config", "acme/new.git"]);
+        assert!(setup.output().unwrap().status.success());
+        let option = "git config push.pushOption";
+        there.run(option).code(1);
+        there.ok("git claim start 42 --here");
+        assert!(there.ok(option).starts_with("claim-token=42:"));
+        // Lost to somebody else, it is let go of, and one is told so.
+        forge.ledger().rewind(10_000);
+        forge
+            .person("bob")
+            .worktree("forge:acme/new.git")
+            .ok("git claim 42");
+        let words = stderr(&there.run("git unclaim").code(4));
+        assert!(
+            words.contains("not bound to that claim any more"),
+            "{words}"
+        );
+        there.run(option).code(1);
     }
 }
 

@@ -141,7 +141,8 @@ enum ClaimSubcommand {
 /// List who works on what
 ///
 /// Shows the claims that live now, the oldest first. A `*` marks this
-/// worktree's own, a `+` those that you have elsewhere.
+/// worktree's own, a `+` those that you have elsewhere; among those that have
+/// ended, a `+` marks all that you had.
 #[derive(Debug, Parser)]
 #[command(
     name = "git-claims",
@@ -364,6 +365,12 @@ fn explained(program: Program, subcommand: Option<&str>, error: clap::Error) -> 
         Some(word) if takes_id => one_id(&word),
         Some(_) if program == Program::Claims => Failure::usage(escape(&message))
             .hint("`git claim log <id>` shows who holds an issue, and who did"),
+        _ if is_about(&error, "--all") && program == Program::Unclaim => {
+            Failure::usage(escape(&message))
+                .hint("`git claims --mine` lists yours; `git unclaim <id> <id>` takes several")
+        }
+        _ if is_about(&error, "--expected-head") => Failure::usage(escape(&message))
+            .hint("`git claim inspect <id>` shows where the branch is"),
         _ => Failure::usage(wrong_value(&error).unwrap_or_else(|| escape(&message))),
     };
     if failure.hint.is_none() {
@@ -405,6 +412,16 @@ fn wrong_value(error: &clap::Error) -> Option<String> {
 
 /// How clap begins what everything else here calls a hint.
 const TIP: &str = "tip: ";
+
+/// Whether it is this argument that is missing or has no place there.
+fn is_about(error: &clap::Error, argument: &str) -> bool {
+    use clap::error::{ContextKind, ContextValue};
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(found)) => found == argument,
+        Some(ContextValue::Strings(found)) => found.iter().any(|found| found.starts_with(argument)),
+        _ => false,
+    }
+}
 
 /// The word behind an id that has no place there.
 fn one_too_many(error: &clap::Error) -> Option<String> {
@@ -519,6 +536,18 @@ mod tests {
                 "42 --jsn",
                 "unexpected argument '--jsn'",
                 "'--json'",
+            ),
+            (
+                Program::Unclaim,
+                "--all",
+                "unexpected argument '--all'",
+                "`git claims --mine`",
+            ),
+            (
+                Program::Claim,
+                "recover 42 --dry-run",
+                "--expected-head <OID>",
+                "`git claim inspect <id>`",
             ),
             (
                 Program::Unclaim,

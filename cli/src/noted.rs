@@ -4,6 +4,7 @@
 
 use std::io;
 
+use git_claim_api::exit::Exit;
 use git_claim_api::reply::ClaimReply;
 
 use crate::answer::Reply;
@@ -31,8 +32,12 @@ pub fn over(client: &Client, reply: &Reply, output: &Output) {
     if let Err(error) = client.tokens().forget(reply) {
         output.warning(&format!("{error:#}; the claim is released all the same"));
     }
-    if let Err(failure) = keep::let_go(client, reply) {
-        output.warning(&failure.message);
+    match keep::let_go(client, reply) {
+        Ok(true) if reply.exit == Exit::Conflict => {
+            output.remark("this worktree is not bound to that claim any more");
+        }
+        Ok(_) => {}
+        Err(failure) => output.warning(&failure.message),
     }
 }
 

@@ -52,7 +52,8 @@ pub fn go_on(client: &Client, reply: &Reply, output: &Output) -> Result<()> {
 }
 
 /// A claim is over, or somebody else's: this worktree is bound to it no more.
-pub fn let_go(client: &Client, reply: &Reply) -> Result<()> {
+/// Answers whether it was.
+pub fn let_go(client: &Client, reply: &Reply) -> Result<bool> {
     let claim: ClaimReply = reply.read()?;
     let is_over = match claim.status {
         Status::Released => true,
@@ -62,9 +63,10 @@ pub fn let_go(client: &Client, reply: &Reply) -> Result<()> {
     let issue = full(&claim)?;
     let copies = Copies::of(&client.git().git_dir, client.remote());
     if !is_over || copies.load(&issue).is_none() {
-        return Ok(());
+        return Ok(false);
     }
     // The option first: it is what stops pushes.
     push_option::clear(&Repository::of(client.git())?, &issue)?;
-    Ok(copies.remove(&issue)?)
+    copies.remove(&issue)?;
+    Ok(true)
 }

@@ -214,7 +214,9 @@ impl Survey {
     /// not answer now.
     fn is_not_served(&self, failure: &Failure, again: &str) -> Refusal {
         let next = match failure.kind {
-            Kind::Exit(Exit::Error | Exit::NoVerb) => self.shown_by.clone(),
+            Kind::Exit(Exit::Error) => self.shown_by.clone(),
+            // Its hint says who can do what.
+            Kind::Exit(Exit::NoVerb) => "git claim whoami".to_owned(),
             _ => again.to_owned(),
         };
         Refusal::from_failure(failure.clone(), Reason::Refused, next)

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueHint;
+use git_claim_api::duration::short;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::{IssueId, Text, Token, Ttl};
 use git_claim_api::reply::Status;
@@ -11,8 +12,9 @@ use git_claim_api::verb::{Request, Take};
 use super::{answer, eviction};
 use crate::args::{issue_id, ttl};
 use crate::client::{Client, request_id};
+use crate::clock::Moment;
 use crate::completion::offer::Offer;
-use crate::error::Result;
+use crate::error::{Failure, Result};
 use crate::noted;
 use crate::output::{Output, people};
 use crate::wait;
@@ -79,6 +81,8 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         Some(issue) => Request::Acquire { repo, issue, take },
         None => Request::Next { repo, take },
     };
+    let asked = Moment::now();
+    let patience = args.wait.flatten();
     let taken = match args.wait {
         None => client.take(&request, output).await?,
         Some(patience) => {
@@ -86,6 +90,7 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
             wait::for_claim(client, &request, patience, output).await?
         }
     };
+
     let reply = taken.reply;
     match reply.exit {
         Exit::Done => noted::held(client, &reply, output),
@@ -98,4 +103,11 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         output,
         |claim| people::claimed(claim, took_over),
     )
+    .map_err(|failure| match patience {
+        Some(time) if (asked + Duration::from_secs(time.seconds())).is_past() => Failure {
+            message: format!("{} (waited {})", failure.message, short(time.seconds())),
+            ..failure
+        },
+        _ => failure,
+    })
 }

@@ -33,6 +33,7 @@ use crate::session;
 /// takes a claim that ran out again for the same branch, or builds a worktree
 /// that is gone. It takes nothing from anybody, and never moves the branch.
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "git claim recover [OPTIONS] --expected-head <OID> <ID>")]
 pub struct Args {
     /// The issue's id
     #[arg(value_parser = issue_id, add = Offer::Own)]

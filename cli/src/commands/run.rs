@@ -34,7 +34,7 @@ use crate::run::lock::lock;
 ///
 /// The command finds GIT_CLAIM_ISSUE, GIT_CLAIM_TOKEN, GIT_CLAIM_SESSION and
 /// GIT_CLAIM_EXPIRES in its environment. When it ends, so does what it left
-/// running.
+/// running, which is known by GIT_CLAIM_RUN.
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "git claim run [OPTIONS] <ID> [--] <COMMAND> [ARG]...\n       git claim run [OPTIONS] --next [--] <COMMAND> [ARG]..."

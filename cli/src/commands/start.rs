@@ -733,8 +733,10 @@ impl Work {
     /// answer now.
     fn not_served(&self, failure: Failure, otherwise: String) -> Refusal {
         match failure.kind {
-            Kind::Exit(Exit::Error | Exit::NoVerb) => {
-                Refusal::from_failure(failure, Reason::Refused, otherwise)
+            Kind::Exit(Exit::Error) => Refusal::from_failure(failure, Reason::Refused, otherwise),
+            // Its hint says who can do what.
+            Kind::Exit(Exit::NoVerb) => {
+                Refusal::from_failure(failure, Reason::Refused, "git claim whoami")
             }
             _ => self.stopped(failure, Reason::Refused),
         }

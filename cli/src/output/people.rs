@@ -29,7 +29,7 @@ pub fn claimed(reply: &ClaimReply, took_over: bool) -> String {
     if reply.tenure == Some(Tenure::Own) {
         sentence.push_str("; it was yours already");
         if reply.claim.ttl.is_none() {
-            sentence.push_str(", and has no end now");
+            sentence.push_str(", and has no end");
         }
     } else if took_over {
         sentence.push_str("; who held it is told by whom and why it was taken over");
@@ -145,8 +145,8 @@ pub fn conflict(reply: &ClaimReply, doing: Doing) -> Failure {
                 None => again(&id),
             })
         }
-        (Some(Reason::OtherSession), Some(holder)) => failure(format!(
-            "issue {id} is claimed by {holder}, by you in another session{}, {}",
+        (Some(Reason::OtherSession), Some(_)) => failure(format!(
+            "issue {id} is claimed by you in another session{}, {}",
             elsewhere(reply),
             until(reply)
         ))
@@ -351,7 +351,7 @@ mod tests {
         own.tenure = Some(Tenure::Own);
         assert_eq!(
             claimed(&own, false),
-            "claimed a1b2c3d4 \"Crash\" until released; it was yours already, and has no end now"
+            "claimed a1b2c3d4 \"Crash\" until released; it was yours already, and has no end"
         );
         let mut free = reply(Status::Released);
         assert_eq!(released(&free), "released a1b2c3d4 \"Crash\"");

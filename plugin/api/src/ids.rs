@@ -120,6 +120,9 @@ checked_text! {
         if text.len() > 1_024 {
             return Err("it is longer than 1024 bytes");
         }
+        if text.contains('\n') {
+            return Err("it is more than one line");
+        }
         if text.chars().any(is_unsafe) {
             return Err("it holds control characters");
         }

@@ -1011,7 +1011,7 @@ collab-lease settle acme/app.git";
             ),
             (
                 "collab-lease acquire r.git 1 --note %0a",
-                "is not text: it holds control characters",
+                "is not text: it is more than one line",
             ),
             (
                 "collab-lease acquire r.git 1 --note %00",
