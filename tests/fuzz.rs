@@ -13,7 +13,7 @@ use proptest::sample::select;
 
 mod harness;
 
-use harness::fuzz;
+use harness::{QUICK, fuzz};
 
 /// A folder in memory, where there is such a place: settings are read thousands
 /// of times.
@@ -74,7 +74,7 @@ fn the_servers_settings_are_read_or_refused() {
     let file = folder.path().join("config");
     fs::write(&file, "").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
-    fuzz("server-config", 500, config(), |input| {
+    fuzz("server-config", QUICK, config(), |input| {
         fs::write(&file, input).unwrap();
         if let Ok(settings) = Settings::load(Some(&file)) {
             let highest = settings.rules.highest("a-stranger", &settings.groups);
@@ -93,7 +93,7 @@ fn the_servers_settings_are_read_or_refused() {
 #[test]
 fn a_repositorys_config_is_read_or_refused() {
     let folder = folder();
-    fuzz("repo-config", 1_000, config(), |input| {
+    fuzz("repo-config", QUICK, config(), |input| {
         fs::write(folder.path().join("config"), input).unwrap();
         if let Ok(config) = RepoConfig::read(folder.path()) {
             let highest = config.rules.highest("a-stranger", &Default::default());

@@ -2,7 +2,8 @@
 //! records, settings, issues.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use assert_fs::TempDir;
 use git_claim_api::lock::{self, Reading};
@@ -14,8 +15,11 @@ use git_claim_api::words;
 use git2::{FileMode, ObjectType, Oid, Repository};
 use proptest::prelude::*;
 use proptest::sample::select;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, params_from_iter};
 use serde_json::Value;
 
+use crate::ledger::{TYPELESS, is_bearable, over};
 use crate::support::{Forge, memory};
 
 #[path = "../../tests/fuzz/harness.rs"]
@@ -495,5 +499,104 @@ fn a_file_of_beads_is_read_or_refused() {
         let branch = head.trim().strip_prefix("ref: ").unwrap();
         fs::write(issues.path.join(branch), format!("{commit}\n")).unwrap();
         issues.are_served("a-1")
+    });
+}
+
+/// A value of any kind that SQLite knows: the first byte says which.
+fn value(said: &[u8]) -> ToSqlOutput<'_> {
+    let (kind, rest) = said.split_first().unwrap_or((&b'n', &[]));
+    let number = str::from_utf8(rest).unwrap_or_default();
+    ToSqlOutput::Borrowed(match kind {
+        b'i' => ValueRef::Integer(number.parse().unwrap_or(0)),
+        b'r' => ValueRef::Real(number.parse().unwrap_or(0.5)),
+        // Which may be no UTF-8.
+        b't' => ValueRef::Text(rest),
+        b'b' => ValueRef::Blob(rest),
+        _ => ValueRef::Null,
+    })
+}
+
+/// Puts in rows of an older server: divided by `\x1e`, and their values by `\x1f`.
+fn put_rows(into: &Connection, input: &[u8]) {
+    let mut insert = into
+        .prepare_cached(
+            "INSERT OR REPLACE INTO leases
+             (repo, issue_id, holder, token, acquired_at, expires_at) VALUES (?, ?, ?, ?, ?, ?)",
+        )
+        .unwrap();
+    for row in input.split(|byte| *byte == 0x1e) {
+        let mut values = row.split(|byte| *byte == 0x1f);
+        let row: [ToSqlOutput<'_>; 6] =
+            std::array::from_fn(|_| value(values.next().unwrap_or_default()));
+        insert.execute(params_from_iter(row)).unwrap();
+    }
+}
+
+fn rows() -> impl Strategy<Value = Vec<u8>> {
+    of(
+        &[
+            "tr.git\x1ft1\x1f",
+            "tr.git\x1ft",
+            "tann",
+            "n",
+            "i",
+            "r",
+            "b",
+            "t",
+            "\x1f",
+            "\x1f",
+            "\x1f",
+            "\x1e",
+            "5",
+            "1788609600",
+            "1e300",
+            "9223372036854775807",
+            "-1",
+            "1",
+            "é",
+        ],
+        24,
+    )
+}
+
+/// A ledger's file at `path`, as an older server may leave it.
+fn leave(path: &Path, input: &[u8]) {
+    let older = Connection::open(path).unwrap();
+    older
+        .execute_batch("PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY;")
+        .unwrap();
+    older.execute_batch(TYPELESS).unwrap();
+    put_rows(&older, input);
+    drop(older);
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+#[test]
+fn an_older_servers_file_is_brought_up_to_date_or_refused() {
+    fuzz("old-ledger", 50, rows(), |input| {
+        let dir = TempDir::new_in(memory()).unwrap();
+        leave(&dir.path().join("collab.db"), input);
+        is_bearable(&over(dir), "old-ledger");
+        Ok(())
+    });
+}
+
+/// An older server that goes on beside a newer one.
+#[test]
+fn what_an_older_server_writes_is_read_or_refused() {
+    let dir = TempDir::new_in(memory()).unwrap();
+    let path = dir.path().join("collab.db");
+    leave(&path, b"");
+    let forge = over(dir);
+    assert_eq!(forge.ask("ann", "acquire r.git 1 --session s1").exit, 0);
+    let older = Connection::open(path).unwrap();
+    fuzz("old-row", 100, rows(), |input| {
+        older
+            .execute_batch("BEGIN; DELETE FROM leases; DELETE FROM tenures;")
+            .unwrap();
+        put_rows(&older, input);
+        older.execute_batch("COMMIT").unwrap();
+        is_bearable(&forge, "old-row");
+        Ok(())
     });
 }

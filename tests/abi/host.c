@@ -706,10 +706,11 @@ static void any_open(const gclaim_plugin *plugin)
 static void scene_fuzz(const gclaim_plugin *plugin, gclaim_instance *instance)
 {
     const char *inputs = getenv("FUZZ_INPUTS"), *seed = getenv("FUZZ_SEED");
+    const long long all = inputs ? atoll(inputs) : 10000;
     state = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL) << 16 | (uint64_t)getpid();
     state += state == 0;
     fprintf(stderr, "FUZZ_SEED=%llu\n", (unsigned long long)state);
-    for (long long left = inputs ? atoll(inputs) / 5 : 2000; left > 0; left--) {
+    for (long long left = all; left > 0; left--) {
         switch (below(8)) {
         case 0:
             any_open(plugin);
@@ -723,6 +724,7 @@ static void scene_fuzz(const gclaim_plugin *plugin, gclaim_instance *instance)
         }
     }
     must(plugin, instance, "zoe", "collab-lease list r", GCLAIM_READ, 0);
+    printf("%lld inputs\n", all);
 }
 
 int main(int argc, char **argv)
