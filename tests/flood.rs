@@ -12,9 +12,11 @@ use rustix::io::{ioctl_fionbio, ioctl_fionread};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::client::Client;
-use crate::support::forge::{Forge, REPO, git};
+use crate::support::client::{Client, stderr};
+use crate::support::clock::Clock;
+use crate::support::forge::{Forge, REPO, RIGHTS, git};
 use crate::support::serving::Connection;
+use crate::support::way::Way;
 use crate::support::{eventually, issue, programs};
 
 /// What a server process may take beyond what it took for its first requests, in
@@ -187,8 +189,7 @@ fn connections_that_never_log_in_keep_nobody_out() {
     drop(silent);
 }
 
-/// A client whose machine is gone looks like this until the connection breaks: half
-/// a request, or nothing, and no end.
+/// Clients that stand still: half a request, or nothing, and no end.
 #[test]
 fn connections_that_stand_still_are_in_nobodys_way() {
     let forge = Forge::new();
@@ -220,6 +221,87 @@ fn connections_that_stand_still_are_in_nobodys_way() {
         our_servers(forge.servers()).is_empty()
     });
     assert_eq!(forge.ledger().integrity(), "ok");
+}
+
+/// No byte gets through, and no end: whoever asks is told in time, and is in
+/// nobody's way.
+#[test]
+fn a_connection_that_goes_dead_is_given_up_in_time() {
+    let forge = Forge::new();
+    let way = Way::to(&forge);
+    let alice = way.worktree(&forge, &forge.person("alice"));
+    alice.ok("git claim 862b --ttl 1h");
+    alice.ok("git config claim.timeout 2s");
+    assert_eq!(way.go_dead(), 1);
+    let told = alice.run("git claim ae1c --ttl 1h").code(6);
+    let said = stderr(&told);
+    assert!(said.contains("no answer from far within 2s"), "{said}");
+    let bob = forge.client("bob");
+    bob.ok("git claim ae1c --ttl 1h");
+    bob.run("git claim 862b").code(4);
+    // The next call does not try what is dead.
+    alice.ok("git config claim.timeout 100s");
+    alice.ok("git unclaim 862b");
+    alice.run("git claim ae1c").code(4);
+    assert_eq!(forge.logins(), 3);
+}
+
+/// Half a request, nothing, or a watch, and then neither a byte nor an end: with
+/// sshd's `ClientAliveInterval` their servers end.
+#[test]
+fn a_client_that_is_cut_off_is_noticed_by_sshd() {
+    let forge = Forge::with_sshd_settings(RIGHTS, "ClientAliveInterval 2\nClientAliveCountMax 1\n");
+    let way = Way::to(&forge);
+    let alice = way.worktree(&forge, &forge.person("alice"));
+    let mut cut_off = Vec::new();
+    for last in ["", "{\"op\":\"acquire\",\"iss", "{\"op\":\"watch\"}\n"] {
+        let mut connection = serving(&alice);
+        let take = json!({"op":"acquire","issue":"862b","session":"s"});
+        assert_eq!(connection.ask(&take)["exit"], 0);
+        connection.send(last);
+        cut_off.push(connection);
+    }
+    assert_eq!(cut_off[2].next()["reply"]["status"], "watching");
+    assert_eq!(our_servers(forge.servers()).len(), 3);
+    assert_eq!(way.go_dead(), 3);
+    forge.client("bob").run("git claim 862b").code(4);
+    eventually("the end of their servers", || {
+        our_servers(forge.servers()).is_empty()
+    });
+    for connection in &mut cut_off {
+        connection.kill();
+    }
+}
+
+/// Whatever sshd does, ten minutes without a request are the end.
+#[test]
+fn a_server_that_is_asked_nothing_ends_though_its_client_is_cut_off() {
+    let forge = Forge::new();
+    let clock = Clock::new(forge.dir());
+    let command = format!(
+        "env {} {} openssh --config {} --as alice",
+        clock.assignments(),
+        programs::server().display(),
+        forge.config().display()
+    );
+    let person = forge.person_behind("alice", &format!("restrict,command=\"{command}\""));
+    let way = Way::to(&forge);
+    let mut connection = serving(&way.worktree(&forge, &person));
+    assert_eq!(connection.ask(&json!({"op":"list"}))["exit"], 0);
+    assert_eq!(way.go_dead(), 1);
+    assert_eq!(our_servers(forge.servers()).len(), 1);
+    clock.turn(3_600);
+    eventually("the end of its server", || {
+        our_servers(forge.servers()).is_empty()
+    });
+    connection.kill();
+}
+
+/// A login of its own, at whose other end `serve` is, on the remote's host.
+fn serving(client: &Client) -> Connection {
+    let mut ssh = client.person().std_command("ssh", client.dir());
+    ssh.args(["far", &format!("collab-lease serve {REPO}")]);
+    Connection::of(ssh)
 }
 
 fn stop(pid: u32) {

@@ -44,8 +44,13 @@ impl Forge {
 
     /// The same with other settings behind `reposDir`.
     pub fn with_settings(settings: &str) -> Forge {
+        Forge::with_sshd_settings(settings, "")
+    }
+
+    /// The same, and `sshd` behind what all sshds here are told.
+    pub fn with_sshd_settings(settings: &str, sshd: &str) -> Forge {
         let mut forge = Forge::without_sshd(settings);
-        forge.start_sshd();
+        forge.start_sshd(sshd);
         forge
     }
 
@@ -246,7 +251,7 @@ impl Forge {
         self.dir().join("sshd")
     }
 
-    fn start_sshd(&mut self) {
+    fn start_sshd(&mut self, settings: &str) {
         let dir = self.sshd_dir();
         fs::create_dir_all(&dir).unwrap();
         fs::write(dir.join("authorized_keys"), "").unwrap();
@@ -255,7 +260,7 @@ impl Forge {
         let public = fs::read_to_string(dir.join("host_key.pub")).unwrap();
         // The port was free a moment ago; somebody else may have been quicker.
         let sshd = (0..10)
-            .find_map(|_| Sshd::start(&dir))
+            .find_map(|_| Sshd::start(&dir, settings))
             .expect("sshd starts");
         let known = format!("[127.0.0.1]:{} {public}", sshd.port);
         fs::write(dir.join("known_hosts"), known).unwrap();
@@ -370,7 +375,7 @@ struct Log {
 
 impl Sshd {
     /// Starts an sshd on a free port; `None` if it does not listen there.
-    fn start(dir: &Path) -> Option<Sshd> {
+    fn start(dir: &Path, settings: &str) -> Option<Sshd> {
         if programs::is_root() {
             // Where sshd wants to lock its unprivileged child into.
             fs::create_dir_all("/run/sshd").unwrap();
@@ -393,7 +398,8 @@ impl Sshd {
              KbdInteractiveAuthentication no\n\
              # bash takes itself for a login's first shell behind sshd, and would\n\
              # run the account's own .bashrc, whatever that prints and costs.\n\
-             SetEnv SHLVL=1\n",
+             SetEnv SHLVL=1\n\
+             {settings}",
             dir = dir.display()
         );
         fs::write(&config, text).unwrap();

@@ -15,6 +15,7 @@ pub mod serving;
 pub mod session;
 pub mod small_disk;
 pub mod terminal;
+pub mod way;
 
 use std::io::Read as _;
 use std::process::Child;
