@@ -5,11 +5,11 @@
 //! or a busy machine changes both. `make bench` lets the forge lie in memory: what
 //! a claim costs the disk is the plugin's own bench. The programs are copies, as an
 //! installation has them: how a file was written shows in what it costs to load.
-//! The peer beside it is a lock made the other way that git has: pushing a ref that
-//! only one can create.
+//! The peers beside it are locks made in other ways.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod peers;
 mod pushes;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, unused_imports)] // the tests need more of it
@@ -48,6 +48,7 @@ fn main() -> ExitCode {
     let mut rows = Vec::new();
     cold(&client, &plain, &mut rows);
     warm(&client, &plain, &mut rows);
+    peers::rows(&forge, &plain, &mut rows);
     completion(&client, &mut rows);
     server_call(&forge, &mut rows);
     denied(&forge, &mut rows);
@@ -185,6 +186,16 @@ fn ssh(client: &Client, options: &[&str]) -> Command {
     command
 }
 
+/// The socket of a connection that ssh keeps for `client`.
+fn master(client: &Client) -> String {
+    let socket = client.person().home().join("run/master");
+    if !socket.exists() {
+        let mut master = client.person().std_command("ssh", client.dir());
+        time(master.args(["-fNMS", socket.to_str().unwrap(), "forge"]));
+    }
+    socket.display().to_string()
+}
+
 /// No connection is open: ssh's own start-up and handshake are the floor.
 fn cold(client: &Client, plain: &Client, rows: &mut Vec<Row>) {
     const NO_PERSIST: &str = "claim.controlPersist=no";
@@ -194,24 +205,11 @@ fn cold(client: &Client, plain: &Client, rows: &mut Vec<Row>) {
         || time(&mut claim(client, NO_PERSIST)),
         || time(&mut ssh(plain, &[])),
     ));
-    let mut number = 0;
-    rows.push(compare(
-        "git push of a unique commit as a lock",
-        Target::None("the peer"),
-        || {
-            number += 1;
-            push(client, number)
-        },
-        || time(&mut ssh(plain, &[])),
-    ));
 }
 
 /// A second call within the idle time.
 fn warm(client: &Client, plain: &Client, rows: &mut Vec<Row>) {
-    let socket = plain.person().home().join("run/master");
-    let socket = socket.display().to_string();
-    let mut master = plain.person().std_command("ssh", plain.dir());
-    time(master.args(["-fNMS", &socket, "forge"]));
+    let socket = master(plain);
     time(&mut claim(client, "claim.controlPersist=60"));
     rows.push(compare(
         "git claim, within the idle time",
@@ -219,19 +217,6 @@ fn warm(client: &Client, plain: &Client, rows: &mut Vec<Row>) {
         || time(&mut claim(client, "claim.controlPersist=60")),
         || time(&mut ssh(plain, &["-S", &socket])),
     ));
-}
-
-/// A lock made by pushing a ref that points at a commit of one's own.
-fn push(client: &Client, number: u32) -> Duration {
-    let dir = client.dir();
-    let tree = git(dir, &["mktree"]);
-    let commit = git(
-        dir,
-        &["commit-tree", &tree, "-m", &format!("lock {number}")],
-    );
-    let mut command = client.person().std_command("git", dir);
-    let refspec = format!("{commit}:refs/locks/{number}");
-    time(command.args(["push", "-q", "origin", &refspec]))
 }
 
 /// What a TAB behind `git claim` costs: one git that runs us, and two that we ask.

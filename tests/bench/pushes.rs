@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::client::Client;
 use crate::support::forge::{Forge, REPO, url};
 use crate::support::issue;
-use crate::{Row, Target, compare, time};
+use crate::{Row, Target, compare, master, time};
 
 /// Without the hooks.
 const PLAIN: &str = "acme/plain.git";
@@ -44,12 +44,7 @@ fn pusher(forge: &Forge, repo: &str) -> Client {
     let client = forge.person("alice").worktree(&url(repo));
     client.ok("git fetch -q origin");
     client.ok("git reset -q --hard origin/main");
-    let socket = client.person().home().join("run/pusher");
-    if !socket.exists() {
-        let mut master = client.person().std_command("ssh", client.dir());
-        time(master.args(["-fNMS", socket.to_str().unwrap(), "forge"]));
-    }
-    let command = format!("ssh -S {}", socket.display());
+    let command = format!("ssh -S {}", master(&client));
     client
         .git(["config", "core.sshCommand", &command])
         .assert()
