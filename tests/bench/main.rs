@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use support::client::Client;
-use support::forge::{Forge, REPO, RIGHTS, git};
+use support::forge::{Forge, REPO, RIGHTS};
 use support::{issue, programs};
 
 /// How many pairs each ratio is the median of.
