@@ -40,14 +40,15 @@ test:
 	tests/run.sh
 
 # The tests that torment the ledger, for so many operations: an hour or so.
+# Optimised, and overflows are still found.
 torture: export TORTURE_OPERATIONS ?= 1000000
 torture:
-	$(CARGO) build --workspace --locked
-	$(CARGO) test --locked -p git-claim-plugin --test plugin -- --nocapture torture:: power::
-	$(CARGO) test --locked -p git-claim --test e2e -- --nocapture torture:: large::
+	$(CARGO) build --workspace --locked --profile fuzz
+	$(CARGO) test --locked --profile fuzz -p git-claim-plugin --test plugin -- --nocapture torture:: power::
+	$(CARGO) test --locked --profile fuzz -p git-claim --test e2e -- --nocapture torture:: large::
 
 # Random inputs for all that reads what comes from outside: so many for what is
-# quick, fewer for the rest. Optimised, and overflows are still found.
+# quick, fewer for the rest. Optimised in the same way.
 fuzz: export FUZZ_INPUTS ?= 10000000
 fuzz:
 	$(CARGO) build --workspace --locked --profile fuzz

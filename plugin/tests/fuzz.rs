@@ -573,7 +573,7 @@ fn leave(path: &Path, input: &[u8]) {
 
 #[test]
 fn an_older_servers_file_is_brought_up_to_date_or_refused() {
-    fuzz("old-ledger", 50, rows(), |input| {
+    fuzz("old-ledger", 20, rows(), |input| {
         let dir = TempDir::new_in(memory()).unwrap();
         leave(&dir.path().join("collab.db"), input);
         is_bearable(&over(dir), "old-ledger");
