@@ -37,6 +37,10 @@ fn newcomer(forge: &Forge) -> Client {
 fn a_passphrase_is_asked_for_at_the_terminal() {
     let forge = Forge::new();
     let alice = newcomer(&forge);
+    let mut changes_their_mind = Terminal::new(&alice, "git claim ae1c051");
+    changes_their_mind.take_until("Enter passphrase for key");
+    changes_their_mind.types("\x03");
+    changes_their_mind.take_until("error: stopped");
     alice.ok("git commit -q --allow-empty -m Begin");
     let commands = "sh -c 'git claim start ae1c051 --base HEAD && git claims && echo all done'";
     let mut terminal = Terminal::new(&alice, commands);
@@ -44,6 +48,17 @@ fn a_passphrase_is_asked_for_at_the_terminal() {
     terminal.types(&format!("{PASSPHRASE}\n"));
     let said = terminal.take_until("all done");
     assert!(said.contains("work may begin"), "{said}");
+    assert!(!said.contains("Enter passphrase"), "{said}");
+
+    // Nor where git is set to run some ssh, to which nothing can be added.
+    alice
+        .git(["config", "core.sshCommand", "ssh -q"])
+        .assert()
+        .success();
+    let mut terminal = Terminal::new(&alice, "git claim start 537daeba --base HEAD");
+    terminal.take_until("Enter passphrase for key");
+    terminal.types(&format!("{PASSPHRASE}\n"));
+    let said = terminal.take_until("work may begin");
     assert!(!said.contains("Enter passphrase"), "{said}");
 }
 

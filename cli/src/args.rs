@@ -89,7 +89,8 @@ pub fn ttl(text: &str) -> Result<Ttl, Invalid> {
 const WORKER: &str = "\
 For programs that work on their own:
   Exit 0: it is yours. 3: nothing is left. 4: it is not yours, leave it alone, take another.
-  6: nobody could be asked: you hold nothing new; ask again later. 1, 2, 7: asking again won't help.
+  6: nobody could be asked: you hold nothing new; ask again later, unless `git claim whoami` fails too.
+  1, 2, 7: asking again won't help.
   Work under `git claim run --next -- <command>`: it renews, and releases at the end.
   Exit 105: the claim was lost and the command ended; what it did is not yours to publish.
   Never use --take-over on your own account.";

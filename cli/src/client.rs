@@ -176,6 +176,18 @@ impl Client {
         Ok(())
     }
 
+    /// The same for a command that asks more than once, where somebody may have
+    /// to type a passphrase for each request.
+    ///
+    /// # Errors
+    /// The remote's URL names no repository.
+    pub fn log_in_once(&mut self) -> Result<()> {
+        match self.transport.may_ask_each_time() {
+            true => self.keep_line(),
+            false => Ok(()),
+        }
+    }
+
     /// Whether the next request goes over a connection that stands already.
     pub async fn has_line(&mut self) -> bool {
         self.transport.has_line().await

@@ -35,7 +35,7 @@ pub async fn or_stop<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
         // A command may know better what a signal means.
         biased;
         done = work => match done {
-            Err(failure) if failure.kind == Kind::Unsure => {
+            Err(failure) if failure.kind.is_not_now() => {
                 // Ctrl-C hits the connection's own program as well as us, and it
                 // may be the first to end.
                 match timeout(ECHO, signals.any()).await {

@@ -59,6 +59,7 @@ impl Survey {
         issue: IssueId,
         output: &mut Output,
     ) -> Result<Survey> {
+        client.log_in_once()?;
         let session = match client.given_session() {
             Some(session) => Some(session.clone()),
             None => session::known(&worktree.git_dir)?,

@@ -143,6 +143,7 @@ async fn own_token(
     if let Some(token) = client.tokens().find(issue) {
         return Ok(Some(token));
     }
+    client.log_in_once()?;
     let request = Request::Show {
         repo: client.repo()?,
         issue: issue.clone(),

@@ -170,6 +170,7 @@ async fn who_asks(
     client: &mut Client,
     output: &mut Output,
 ) -> Result<WhoamiReply> {
+    client.log_in_once()?;
     let here = Request::Whoami {
         repo: Some(client.repo()?),
     };

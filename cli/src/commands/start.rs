@@ -242,6 +242,7 @@ impl Work {
         output: &mut Output,
     ) -> std::result::Result<WhoamiReply, Refusal> {
         let whoami: Result<WhoamiReply> = async {
+            client.log_in_once()?;
             let request = Request::Whoami {
                 repo: Some(client.repo()?),
             };

@@ -166,6 +166,12 @@ impl Transport {
         self.serves = Some(repo);
     }
 
+    /// Whether each call would log in anew, and somebody may have to type each
+    /// time.
+    pub fn may_ask_each_time(&self) -> bool {
+        matches!(self.route, Route::Command(_)) && command::somebody_can_type()
+    }
+
     /// Whether there is a connection that the next request goes over, as far as
     /// can be seen from here.
     pub async fn has_line(&mut self) -> bool {
