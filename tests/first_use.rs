@@ -282,7 +282,7 @@ fn the_first_start_in_a_new_repository_leads_to_a_push() {
         assert!(setup.output().unwrap().status.success());
         let option = "git config push.pushOption";
         there.run(option).code(1);
-        there.ok("git claim start 42 --here");
+        alice.ok("git claim start 42");
         assert!(there.ok(option).starts_with("claim-token=42:"));
         // Lost to somebody else, it is let go of, and one is told so.
         forge.ledger().rewind(10_000);
@@ -318,6 +318,8 @@ fn a_mistyped_subcommand_claims_nothing() {
         assert!(words.contains(hint), "{line}: {words}");
     }
     assert_eq!(alice.json("git claims", 0)["leases"], json!([]));
+    let words = stderr(&alice.run("git claim --next").code(1));
+    assert!(words.contains("before they are pushed"), "{words}");
     alice.ok("git claim -- lsit");
     let words = stderr(&bob.run("git claim -- lsit").code(4));
     assert!(words.contains("claimed by alice"), "{words}");

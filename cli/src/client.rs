@@ -270,6 +270,14 @@ impl Client {
                 "a short id is typed in full, of a long one at least its first 4 characters; {lists}"
             ));
         }
+        if failure
+            .message
+            .starts_with("nothing says which issue is next")
+        {
+            return failure.hint(
+                "`git claim <id>` takes one; issues that you have made here are not there before they are pushed",
+            );
+        }
         if failure.message.starts_with("issue ") && failure.message.ends_with(" is closed") {
             return failure.hint("`git claim --next` takes the first open issue");
         }

@@ -111,7 +111,14 @@ impl SshCommand {
         Login {
             program: escape(program),
             is_set,
-            destination: destination(&self.ssh),
+            destination: destination(&self.ssh, self.port_option()),
+        }
+    }
+
+    fn port_option(&self) -> &'static str {
+        match self.variant {
+            Some(Variant::Plink | Variant::TortoisePlink) => "-P",
+            Some(Variant::OpenSsh | Variant::Simple) | None => "-p",
         }
     }
 
@@ -252,11 +259,11 @@ fn first_word(words: &str) -> &str {
     }
 }
 
-/// What one types after `ssh` to get there.
-pub fn destination(ssh: &Ssh) -> String {
+/// What one types after the program to get there.
+pub fn destination(ssh: &Ssh, port_option: &str) -> String {
     let host = escape(&ssh.host);
     match ssh.port {
-        Some(port) => format!("-p {port} {host}"),
+        Some(port) => format!("{port_option} {port} {host}"),
         None => host,
     }
 }

@@ -24,7 +24,7 @@ impl Login {
         Login {
             program: "ssh".to_owned(),
             is_set: false,
-            destination: destination(ssh),
+            destination: destination(ssh, "-p"),
         }
     }
 }
