@@ -3,6 +3,7 @@
 //! sshd. Each ends in a claim, or in the sentence that leads there.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -107,7 +108,8 @@ impl Agent {
             .spawn()
             .unwrap();
         let agent = Agent(agent);
-        eventually("the agent's socket", || socket.exists());
+        // The socket is there before anybody listens.
+        eventually("the agent", || UnixStream::connect(&socket).is_ok());
         let added = Command::new(programs::need("ssh-add"))
             .arg("-q")
             .arg(person.key())
