@@ -441,7 +441,8 @@ fn clients_and_servers_killed_under_a_clock_that_jumps_are_linearizable() {
         "exits: {:?}",
         [0, 1, 3, 4, 6].map(|code| (code, exits(code)))
     );
-    let checked = check(&history, &log, Time::Clock).unwrap_or_else(|found| panic!("{found}"));
+    let checked = check(&history, &log, Time::Clock)
+        .unwrap_or_else(|found| linear::give_up(&found, &history));
     println!("{checked:?}");
     assert_eq!(forge.ledger().integrity(), "ok");
 }

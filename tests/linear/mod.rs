@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use answer::Answer;
 use ask::Ask;
+use check::Violation;
 
 /// One request of one client, and what became of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -48,4 +49,15 @@ pub fn moment() -> u64 {
 /// How many operations a run has: 20,000, or as many as `make torture` says.
 pub fn operations() -> u64 {
     std::env::var("TORTURE_OPERATIONS").map_or(20_000, |count| count.parse().unwrap())
+}
+
+/// Ends a test whose history shows what must not be. What led to it can't be had
+/// again, so the history is kept.
+pub fn give_up(found: &Violation, history: &[Operation]) -> ! {
+    let file = std::env::temp_dir().join(format!("git-claim-history-{}", std::process::id()));
+    let lines = history
+        .iter()
+        .map(|op| serde_json::to_string(op).unwrap() + "\n");
+    std::fs::write(&file, lines.collect::<String>()).unwrap();
+    panic!("{found}\nthe history is kept as {}", file.display());
 }
