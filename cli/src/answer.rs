@@ -8,6 +8,7 @@ use git_claim_api::text::escape;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Failure, Result};
+use crate::output::table::fit;
 
 /// What came back from a command that was run on a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -126,6 +127,10 @@ fn lost(host: &str) -> Failure {
     ))
 }
 
+/// How much of a server's own words is shown, in columns: they may repeat all
+/// that was asked.
+const MOST_SAID: usize = 80;
+
 /// The table of hosts.md: each forge in its own words.
 fn no_verb(host: &str, stderr: &str) -> Failure {
     let words: Vec<&str> = stderr
@@ -135,7 +140,7 @@ fn no_verb(host: &str, stderr: &str) -> Failure {
         .collect();
     let said = words.first().map_or_else(
         || "it gave no reason".to_owned(),
-        |line| format!("it said: {}", escape(line)),
+        |line| format!("it said: {}", fit(&escape(line), MOST_SAID).trim_end()),
     );
     Failure::new(
         Exit::NoVerb,
@@ -227,5 +232,17 @@ mod tests {
         assert_eq!(failure.message, "\\u001b[2Jx");
         let failure = read(&answer(Some(9), "", "\x1b[2Jx\n"), "h").unwrap_err();
         assert!(failure.message.contains("\\u001b[2Jx"), "{failure:?}");
+    }
+
+    #[test]
+    fn of_a_long_answer_only_the_beginning_is_shown() {
+        let said = |stderr: &str| {
+            let failure = read(&answer(Some(128), "", stderr), "h").unwrap_err();
+            let (_, said) = failure.message.split_once("it said: ").unwrap();
+            said.to_owned()
+        };
+        let long = format!("fatal: {}", "x".repeat(1_000));
+        assert_eq!(said(&long), format!("{}…)", &long[..79]));
+        assert_eq!(said(&format!("fatal: no\n{long}")), "fatal: no)");
     }
 }
