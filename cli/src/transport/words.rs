@@ -137,6 +137,8 @@ fn last_words(said: &str) -> String {
     let lines: Vec<&str> = said
         .lines()
         .map(str::trim)
+        // They become parts of one sentence.
+        .map(|line| line.strip_suffix('.').unwrap_or(line))
         .filter(|line| !line.is_empty() && !line.starts_with('@') && !line.starts_with("Warning: "))
         .collect();
     let last = &lines[lines.len().saturating_sub(2)..];
@@ -215,7 +217,11 @@ mod tests {
     #[test]
     fn each_failure_keeps_sshs_words_and_says_what_to_do() {
         for (said, words, hint) in [
-            (UNKNOWN_KEY, "No ED25519 host key is known", "`ssh h` once"),
+            (
+                UNKNOWN_KEY,
+                "strict checking; Host key verification failed",
+                "`ssh h` once",
+            ),
             (DENIED, "Permission denied (publickey)", "ssh-add -l"),
             (REFUSED, "Connection refused", "`ssh h` shows"),
             (CHANGED, "has changed", "ask the server's admin"),
