@@ -102,9 +102,17 @@ pub fn name(
             return Ok(name.to_owned());
         }
         let failure = Failure::error(format!("there is no remote '{}' here", escape(name)));
-        Err(match names.is_empty() {
-            true => failure.hint("`git remote add origin <url>` adds one"),
-            false => failure.hint(format!("there is {}", escape(&names.join(", ")))),
+        Err(match (&names[..], wanted) {
+            ([], _) => failure.hint(format!("`git remote add {} <url>` adds it", escape(name))),
+            (_, Some(_)) => failure.hint(format!("there is {}", escape(&names.join(", ")))),
+            ([first, ..], None) => {
+                let first = escape(first);
+                failure.hint(format!(
+                    "there is {}; `--remote {first}` chooses one for this call, `git config \
+                     claim.remote {first}` for all",
+                    escape(&names.join(", "))
+                ))
+            }
         })
     };
     if let Some(name) = wanted.or_else(|| config.get("claim.remote")) {
@@ -241,6 +249,25 @@ mod tests {
         ] {
             let failure = name(&config(lines), wanted, none).unwrap_err();
             assert!(failure.message.contains(message), "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn the_hint_says_which_remotes_there_are_and_how_to_choose() {
+        const A: &str = "remote.a.url=u";
+        const B: &str = "remote.b.url=u";
+        for (lines, wanted, hint) in [
+            (
+                &[A, B][..],
+                None,
+                "there is a, b; `--remote a` chooses one for this call, `git config claim.remote a` for all",
+            ),
+            (&[A, B], Some("c"), "there is a, b"),
+            (&[], Some("foo"), "`git remote add foo <url>` adds it"),
+            (&[], None, "`git remote add origin <url>` adds one"),
+        ] {
+            let failure = name(&config(lines), wanted, || None).unwrap_err();
+            assert_eq!(failure.hint.as_deref(), Some(hint));
         }
     }
 
