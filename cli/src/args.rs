@@ -77,7 +77,8 @@ pub struct Global {
 /// An issue's id as people type it: `42`, `#42`, or the first characters of a
 /// long one.
 pub fn issue_id(text: &str) -> Result<IssueId, Invalid> {
-    text.strip_prefix('#').unwrap_or(text).parse()
+    let id = text.strip_prefix('#').filter(|id| !id.is_empty());
+    id.unwrap_or(text).parse()
 }
 
 /// A time to live as people type it.
@@ -283,10 +284,10 @@ pub fn parse(program: Program, words: &[OsString]) -> Result<Invocation, Refused
     let first = words.get(1).and_then(|word| word.to_str());
     let subcommand = first.and_then(|word| definition.find_subcommand(word));
     let subcommand = subcommand.map(|subcommand| subcommand.get_name().to_owned());
-    read(program, &mut definition, words).map_err(|error| {
+    read(program, &mut definition, &words).map_err(|error| {
         let subcommand = subcommand.as_deref();
         let is_help = error.kind() == clap::error::ErrorKind::DisplayHelp;
-        let why = match explained(program, subcommand, error) {
+        let why = match explained(program, subcommand, &words, error) {
             Why::Shown(text) if is_help && wants_manual => {
                 Why::Manual(manual::page(program, subcommand), text)
             }
@@ -303,7 +304,7 @@ pub fn parse(program: Program, words: &[OsString]) -> Result<Invocation, Refused
 fn read(
     program: Program,
     definition: &mut clap::Command,
-    words: Vec<OsString>,
+    words: &[OsString],
 ) -> Result<Invocation, clap::Error> {
     let matches = definition.try_get_matches_from_mut(words)?;
     Ok(match program {
@@ -346,7 +347,12 @@ fn read(
 }
 
 /// clap's error in the form of all errors, with nothing unsafe in it.
-fn explained(program: Program, subcommand: Option<&str>, error: clap::Error) -> Why {
+fn explained(
+    program: Program,
+    subcommand: Option<&str>,
+    words: &[OsString],
+    error: clap::Error,
+) -> Why {
     use clap::error::ErrorKind;
     if !error.use_stderr() {
         return Why::Shown(error);
@@ -363,22 +369,33 @@ fn explained(program: Program, subcommand: Option<&str>, error: clap::Error) -> 
         .partition(|line| line.trim_start().starts_with(TIP));
     let takes_id = rest.iter().any(|line| line.contains("ID"));
     let mut failure = match one_too_many(&error) {
-        Some(word) if takes_id => one_id(&word),
+        Some(word) if takes_id => {
+            let is_claim = program == Program::Claim && subcommand.is_none();
+            one_id(&word, words, is_claim)
+        }
         Some(_) if program == Program::Claims => Failure::usage(escape(&message))
             .hint("`git claim log <id>` shows who holds an issue, and who did"),
-        _ if is_about(&error, "--all") && program == Program::Unclaim => {
+        _ if program == Program::Unclaim
+            && ["--all", "--mine"]
+                .iter()
+                .any(|option| is_about(&error, option)) =>
+        {
             Failure::usage(escape(&message))
                 .hint("`git claims --mine` lists yours; `git unclaim <id> <id>` takes several")
         }
-        _ if is_about(&error, "--expected-head") => Failure::usage(escape(&message))
-            .hint("`git claim inspect <id>` shows where the branch is"),
+        _ if is_about(&error, "--expected-head") => {
+            Failure::usage(escape(&message)).hint(WHERE_BRANCH_IS)
+        }
         _ => Failure::usage(wrong_value(&error).unwrap_or_else(|| escape(&message))),
     };
     if failure.hint.is_none() {
-        failure.hint = tips
-            .first()
-            .and_then(|tip| tip.trim_start().strip_prefix(TIP))
-            .map(str::to_owned);
+        failure.hint = option_elsewhere(program, &error).or_else(|| {
+            tips.iter()
+                .filter_map(|tip| tip.trim_start().strip_prefix(TIP))
+                // No id, and no other value of ours, begins with `-`.
+                .find(|tip| !tip.starts_with("to pass "))
+                .map(str::to_owned)
+        });
     }
     let shell_ate_it = error.kind() == ErrorKind::MissingRequiredArgument
         && program == Program::Claim
@@ -388,7 +405,14 @@ fn explained(program: Program, subcommand: Option<&str>, error: clap::Error) -> 
             Some(word_order::RUN) => {
                 Failure::usage("there is no command to run").hint(word_order::RUN_EXAMPLES)
             }
-            _ => failure.hint(NUMBER_SIGN),
+            Some("recover") => failure.hint(WHERE_BRANCH_IS),
+            Some("start") => failure.hint(format!(
+                "{NUMBER_SIGN}; `git claim start --next` takes the first open issue"
+            )),
+            Some(_) => failure.hint(NUMBER_SIGN),
+            None => failure.hint(format!(
+                "{NUMBER_SIGN}; `git claim --next` takes the first open issue"
+            )),
         };
     }
     Why::Wrong(failure, (!rest.is_empty()).then(|| rest.join("\n")))
@@ -438,21 +462,62 @@ fn one_too_many(error: &clap::Error) -> Option<String> {
     }
 }
 
-fn one_id(word: &str) -> Failure {
-    let word = escape(word);
-    let is_subcommand = ClaimLine::command().find_subcommand(&word).is_some();
-    let hint = match is_subcommand {
-        true => format!("a subcommand comes before the id: `git claim {word} <id>`"),
-        false => "each issue needs a call of its own".to_owned(),
-    };
-    Failure::usage(format!(
-        "only one issue id is taken, and '{word}' is one word too many"
-    ))
-    .hint(hint)
+/// What a word too many was meant for.
+fn one_id(word: &str, words: &[OsString], is_claim: bool) -> Failure {
+    let definition = ClaimLine::command();
+    let shown = escape(word);
+    let too_many = Failure::usage(format!(
+        "only one issue id is taken, and '{shown}' is one word too many"
+    ));
+    if definition.find_subcommand(word).is_some() {
+        return too_many.hint(format!(
+            "a subcommand comes before the id: `git claim {shown} <id>`"
+        ));
+    }
+    if let Some(duration) = duration_of_wait(word, words) {
+        return too_many.hint(format!("write `--wait={duration}`"));
+    }
+    match word_order::plain_word(&definition, words) {
+        Some(first) if is_claim && !first.contains(|c: char| c.is_ascii_digit()) => {
+            word_order::no_subcommand(first).hint("`git claim --help` lists what there is")
+        }
+        _ => too_many.hint("each issue needs a call of its own"),
+    }
+}
+
+/// The duration that stands behind `--wait` in a word of its own. A number
+/// without a unit may be an id, unless it's the word that has no place.
+fn duration_of_wait<'a>(too_many: &str, words: &'a [OsString]) -> Option<&'a str> {
+    let wait = words.iter().position(|word| word == "--wait")?;
+    let next = words.get(wait + 1)?.to_str()?;
+    let is_meant = next == too_many || next.ends_with(|c: char| c.is_ascii_alphabetic());
+    (is_meant && ttl(next).is_ok()).then_some(next)
+}
+
+/// Options that people give to the wrong program, and where they belong.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("--list", "`git claims` lists what is claimed"),
+    ("--mine", "`git claims --mine` lists yours"),
+    ("--holder", "`git claims --holder <name>` lists theirs"),
+    ("--ended", "`git claims --ended` lists what has ended"),
+    ("--ready", "`git claims --ready` lists what is free"),
+];
+
+fn option_elsewhere(program: Program, error: &clap::Error) -> Option<String> {
+    if program == Program::Claims || error.kind() != clap::error::ErrorKind::UnknownArgument {
+        return None;
+    }
+    let (_, hint) = ELSEWHERE
+        .iter()
+        .find(|(option, _)| is_about(error, option))?;
+    Some((*hint).to_owned())
 }
 
 /// Why an id that was typed may be missing.
-pub const NUMBER_SIGN: &str = "a shell takes #43 for a comment: write 43 or '#43'; `git claim --next` takes the first open issue";
+const NUMBER_SIGN: &str = "a shell takes #43 for a comment: write 43 or '#43'";
+
+/// What tells the rest that `recover` has to be told.
+const WHERE_BRANCH_IS: &str = "`git claim inspect <id>` shows where the branch is";
 
 #[cfg(test)]
 mod tests {
@@ -532,6 +597,61 @@ mod tests {
                 "one issue id is taken, and '2'",
                 "a call of its own",
             ),
+            (Program::Claim, "1 --wait 10m", "and '10m'", "`--wait=10m`"),
+            (Program::Claim, "1 --wait 300", "and '300'", "`--wait=300`"),
+            (Program::Claim, "--wait 10m 1", "and '1'", "`--wait=10m`"),
+            (Program::Claim, "--wait 1 2", "and '2'", "a call of its own"),
+            (
+                Program::Claim,
+                "force 42",
+                "'force' is no subcommand",
+                "`git claim --help`",
+            ),
+            (
+                Program::Claim,
+                "-t 2h fix-it 42",
+                "'fix-it' is no subcommand",
+                "`git claim --help`",
+            ),
+            (Program::Claim, "-- a b", "and 'b'", "a call of its own"),
+            (Program::Claim, "log a b", "and 'b'", "a call of its own"),
+            (
+                Program::Claim,
+                "42 --mine",
+                "argument '--mine'",
+                "`git claims --mine`",
+            ),
+            (
+                Program::Claim,
+                "--list",
+                "argument '--list'",
+                "`git claims`",
+            ),
+            (
+                Program::Claim,
+                "log 42 --ended",
+                "argument '--ended'",
+                "`git claims --ended`",
+            ),
+            (
+                Program::Unclaim,
+                "--holder=ann",
+                "argument '--holder'",
+                "`git claims --holder <name>`",
+            ),
+            (
+                Program::Unclaim,
+                "--mine",
+                "argument '--mine'",
+                "`git claims --mine`",
+            ),
+            (
+                Program::Claim,
+                "recover",
+                "--expected-head <OID>",
+                "`git claim inspect <id>`",
+            ),
+            (Program::Claim, "start", "<ID", "`git claim start --next`"),
             (
                 Program::Claim,
                 "42 --jsn",
@@ -576,6 +696,44 @@ mod tests {
         }
         let nowhere = parsed(Program::Claims, "42");
         assert_eq!(nowhere.unwrap_err(), 2);
+    }
+
+    #[test]
+    fn an_option_that_is_nowhere_has_no_hint_that_cannot_work() {
+        for (program, line) in [
+            (Program::Claim, "42 --force"),
+            (Program::Claim, "42 --steal"),
+            (Program::Claim, "42 -n"),
+            (Program::Claim, "run -x 42 make"),
+            (Program::Claims, "-n"),
+        ] {
+            let words = [program.name()].into_iter().chain(line.split(' '));
+            let words: Vec<OsString> = words.map(OsString::from).collect();
+            let Err(Refused {
+                why: Why::Wrong(failure, _),
+                ..
+            }) = parse(program, &words)
+            else {
+                panic!("{line}");
+            };
+            assert!(
+                failure.message.contains("unexpected argument"),
+                "{failure:?}"
+            );
+            assert_eq!(failure.hint, None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_refused_id_is_named_as_it_was_typed() {
+        for (typed, named) in [
+            ("#", "'#' is not"),
+            ("", "'' is not"),
+            ("a..b", "'a..b' is"),
+        ] {
+            let refused = issue_id(typed).unwrap_err().to_string();
+            assert!(refused.starts_with(named), "{refused}");
+        }
     }
 
     #[test]

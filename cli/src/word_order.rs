@@ -3,6 +3,8 @@
 
 use std::ffi::{OsStr, OsString};
 
+use git_claim_api::text::escape;
+
 use crate::error::Failure;
 
 /// Words that people try as a subcommand, and what they mean.
@@ -16,14 +18,18 @@ const LOOKALIKES: &[(&str, &str)] = &[
     ("history", "git claim log <id>"),
     ("acquire", "git claim <id>"),
     ("take", "git claim <id>"),
+    ("get", "git claim <id>"),
+    ("assign", "git claim <id>"),
     ("claim", "git claim <id>"),
     ("lock", "git claim <id>"),
+    ("wait", "git claim <id> --wait"),
     ("next", "git claim --next"),
     ("release", "git unclaim <id>"),
     ("unclaim", "git unclaim <id>"),
     ("unlock", "git unclaim <id>"),
     ("drop", "git unclaim <id>"),
     ("free", "git unclaim <id>"),
+    ("done", "git unclaim <id>"),
     ("extend", "git claim renew <id>"),
     ("refresh", "git claim renew <id>"),
     ("who", "git claim whoami"),
@@ -60,13 +66,20 @@ pub fn arrange(definition: &clap::Command, words: &[OsString]) -> Result<Vec<OsS
     }
     match meant_instead(definition, word) {
         None => Ok(arranged),
-        Some(hint) => Err(Failure::usage(format!(
-            "'{word}' is no subcommand of git claim"
-        ))
-        .hint(format!(
+        Some(hint) => Err(no_subcommand(word).hint(format!(
             "{hint} (an issue that is really called '{word}' is claimed by `git claim -- {word}`)"
         ))),
     }
+}
+
+/// A word that stands where a subcommand would, and is none.
+pub fn no_subcommand(word: &str) -> Failure {
+    Failure::usage(format!("'{}' is no subcommand of git claim", escape(word)))
+}
+
+/// The first word that is no option and no option's value.
+pub fn plain_word<'a>(definition: &clap::Command, words: &'a [OsString]) -> Option<&'a str> {
+    words[first_plain_word(definition, words)?].to_str()
 }
 
 /// The subcommand whose last words are another program's.
@@ -292,6 +305,10 @@ mod tests {
             ("completion bash", "`git claim completions`"),
             ("release 42", "`git unclaim <id>`"),
             ("next", "`git claim --next`"),
+            ("done 42", "`git unclaim <id>`"),
+            ("assign 42", "`git claim <id>`"),
+            ("get 42", "`git claim <id>`"),
+            ("wait 42", "`git claim <id> --wait`"),
             ("watch 42", "does not have it yet"),
             ("recove 42", "`git claim recover`"),
             ("relase 42", "`git unclaim <id>`"),
