@@ -249,7 +249,7 @@ fn what_is_free_is_listed() {
     let repo = forge.repos().join(REPO);
     git(&repo, &["config", "claim.tracker", "none"]);
     let words = stderr(&alice.run("git claims --ready").code(1));
-    assert!(words.contains("`git claim whoami` shows which"), "{words}");
+    assert!(words.contains("has no issue tracker"), "{words}");
 }
 
 /// A repository as `git init --bare` leaves it: no branch, no fence, no tracker.

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use crate::answer::Reply;
 use crate::client::Client;
 use crate::clock::Moment;
+use crate::commands::whoami;
 use crate::completion::offer::Offer;
 use crate::error::{Failure, Kind, Result};
 use crate::noted;
@@ -80,6 +81,9 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         Some(reply) => reply,
         None => client.ask(&request, output).await?,
     };
+    if args.ready && !output.json() && reply.read::<ListReply>()?.ready.is_none() {
+        return Err(no_order(client, output).await);
+    }
     if !args.watch {
         show(&reply, &args, client, output)?;
         return Ok(reply.exit);
@@ -158,15 +162,25 @@ fn show(reply: &Reply, args: &Args, client: &Client, output: &mut Output) -> Res
     Ok(())
 }
 
-fn show_ready(list: &ListReply, client: &Client, output: &mut Output) -> Result<()> {
-    let Some(ready) = &list.ready else {
-        return Err(Failure::error(
+/// Why nothing is known to be ready: a repository without a tracker has no
+/// issues to list, any other may have too many.
+async fn no_order(client: &mut Client, output: &mut Output) -> Failure {
+    let whoami = whoami::asked(client, output).await;
+    let tracker = whoami.ok().and_then(|(whoami, _)| whoami.tracker);
+    match tracker.as_deref() {
+        Some("none") => Failure::error(
+            "this repository has no issue tracker, so nobody knows which issues are open",
+        )
+        .hint("`git claim <id>` claims any id that you agree on"),
+        _ => Failure::error(
             "the tracker does not say which issues are open, or not in so short a time",
         )
-        .hint(
-            "`git claim whoami` shows which tracker it is; `git claim <id>` asks for one issue",
-        ));
-    };
+        .hint("`git claim whoami` shows which tracker it is; `git claim <id>` asks for one issue"),
+    }
+}
+
+fn show_ready(list: &ListReply, client: &Client, output: &mut Output) -> Result<()> {
+    let ready = list.ready.as_deref().unwrap_or_default();
     if ready.is_empty() {
         output.remark(&table::nothing_ready(list));
         return Ok(());

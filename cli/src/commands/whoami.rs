@@ -4,6 +4,7 @@ use git_claim_api::exit::Exit;
 use git_claim_api::reply::WhoamiReply;
 use git_claim_api::verb::Request;
 
+use crate::answer::Reply;
 use crate::client::Client;
 use crate::error::Result;
 use crate::output::{Output, people};
@@ -12,12 +13,17 @@ use crate::output::{Output, people};
 #[derive(Debug, clap::Args)]
 pub struct Args {}
 
-pub async fn run(_args: &Args, client: &mut Client, output: &mut Output) -> Result<Exit> {
+/// The server's answer, and the reply that it stands in.
+pub async fn asked(client: &mut Client, output: &mut Output) -> Result<(WhoamiReply, Reply)> {
     let request = Request::Whoami {
         repo: Some(client.repo()?),
     };
     let reply = client.ask(&request, output).await?;
-    let whoami: WhoamiReply = reply.read()?;
+    Ok((reply.read()?, reply))
+}
+
+pub async fn run(_args: &Args, client: &mut Client, output: &mut Output) -> Result<Exit> {
+    let (whoami, reply) = asked(client, output).await?;
     if output.json() {
         output.reply(&reply.line)?;
     } else {
