@@ -26,8 +26,7 @@ fn start(client: &Client, words: &[&str]) -> Child {
 }
 
 fn interrupt(child: &Child) {
-    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    kill_process(pid, Signal::INT).unwrap();
+    kill_process(Pid::from_child(child), Signal::INT).unwrap();
 }
 
 fn reply(child: Child) -> (Option<i32>, Value, String) {
@@ -315,4 +314,12 @@ fn claims_are_shown_anew_when_they_change() {
     assert_eq!(calls.subverbs(), ["serve"]);
     interrupt(&watch);
     assert_eq!(watch.wait().unwrap().code(), Some(0));
+
+    let mut watch = start(&carol, &["git-claims", "--watch"]);
+    let mut shown = String::new();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap());
+    lines.read_line(&mut shown).unwrap();
+    kill_process(Pid::from_child(&watch), Signal::TERM).unwrap();
+    let (code, _, stderr) = reply(watch);
+    assert_eq!((code, stderr.as_str()), (Some(128 + 15), ""));
 }

@@ -200,6 +200,25 @@ pub enum Command {
     Unclaim(unclaim::Args),
 }
 
+impl Command {
+    /// Whether it changes nothing anywhere.
+    pub fn only_looks(&self) -> bool {
+        matches!(
+            self,
+            Command::Claims(_)
+                | Command::Log(_)
+                | Command::Whoami(_)
+                | Command::Inspect(_)
+                | Command::Check(_)
+        )
+    }
+
+    /// Whether it goes on until somebody ends it.
+    pub fn is_endless(&self) -> bool {
+        matches!(self, Command::Claims(args) if args.watch)
+    }
+}
+
 /// One call of a program, parsed.
 #[derive(Debug)]
 pub struct Invocation {
@@ -756,6 +775,23 @@ mod tests {
                 panic!("{line}");
             };
             assert_eq!(args.id.unwrap().as_str(), "42", "{line}");
+        }
+    }
+
+    #[test]
+    fn commands_that_only_look_are_known() {
+        for (program, line, only_looks) in [
+            (Program::Claims, "--mine", true),
+            (Program::Claim, "log", true),
+            (Program::Claim, "whoami", true),
+            (Program::Claim, "inspect 42", true),
+            (Program::Claim, "check", true),
+            (Program::Claim, "42", false),
+            (Program::Claim, "renew 42", false),
+            (Program::Unclaim, "42", false),
+        ] {
+            let command = parsed(program, line).unwrap().command;
+            assert_eq!(command.only_looks(), only_looks, "{line}");
         }
     }
 

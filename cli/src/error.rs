@@ -157,6 +157,15 @@ impl Failure {
         self
     }
 
+    /// The same failure of a command that only looks: where it was stopped,
+    /// there is nothing that may have been done.
+    pub fn of_looking(mut self) -> Failure {
+        if matches!(self.kind, Kind::Interrupted(_)) {
+            self.hint = None;
+        }
+        self
+    }
+
     /// The same with a hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());

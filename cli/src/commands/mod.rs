@@ -28,7 +28,7 @@ use crate::args::{Command, Global, Invocation};
 use crate::bound::repository::Repository;
 use crate::bound::survey::bound_issue;
 use crate::client::Client;
-use crate::error::{Failure, Result};
+use crate::error::{Failure, Kind, Result};
 use crate::interrupt;
 use crate::output::{Output, people};
 
@@ -67,10 +67,22 @@ pub fn run(invocation: Invocation, output: &mut Output) -> Result<ExitCode> {
             Client::with(&global, output, async |client, output| {
                 interrupt::or_stop(check::run_hook(issue, client, output)).await
             })
+            .map_err(Failure::of_looking)
         }
-        command => Client::with(&global, output, async |client, output| {
-            interrupt::or_stop(ask(command, client, output)).await
-        }),
+        command => {
+            let (only_looks, is_endless) = (command.only_looks(), command.is_endless());
+            let exit = Client::with(&global, output, async |client, output| {
+                interrupt::or_stop(ask(command, client, output)).await
+            });
+            match exit {
+                // That is how one ends it.
+                Err(failure) if is_endless && matches!(failure.kind, Kind::Interrupted(_)) => {
+                    return Ok(failure.kind.code().into());
+                }
+                Err(failure) if only_looks => Err(failure.of_looking()),
+                exit => exit,
+            }
+        }
     };
     exit.map(ExitCode::from)
 }
