@@ -199,3 +199,16 @@ impl From<anyhow::Error> for Failure {
         Failure::of_kind(kind, format!("{error:#}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_only_looked_and_was_stopped_has_nothing_to_look_after() {
+        let stopped = Failure::of_kind(Kind::Interrupted(15), "stopped").hint("look");
+        assert_eq!(stopped.of_looking().hint, None);
+        let other = Failure::not_now("busy").hint("again");
+        assert_eq!(other.clone().of_looking(), other);
+    }
+}
