@@ -273,7 +273,8 @@ fn the_first_start_in_a_new_repository_leads_to_a_push() {
             continue;
         }
         let said = alice.ok("git claim start 42");
-        assert!(said.contains("looks at no claims"), "{said}");
+        let setup = "until `git-claim-server setup acme/new.git` is run there";
+        assert!(said.contains(setup), "{said}");
         let worktree = alice.json("git claim inspect 42", 0)["worktree"]["path"].clone();
         let there = alice.at(worktree.as_str().unwrap());
         there.ok("git push -q origin HEAD");

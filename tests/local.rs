@@ -128,6 +128,20 @@ fn a_repository_without_a_tracker_has_every_valid_issue() {
 }
 
 #[test]
+fn the_fence_is_set_up_by_what_start_says() {
+    let dir = TempDir::new().unwrap();
+    let (one, _) = two_worktrees(&dir, "");
+    one.ok("git fetch -q");
+    let said = one.ok("git claim start ae1c");
+    let setup = said
+        .split('`')
+        .find(|typed| typed.starts_with("git-claim-server setup --kind local "));
+    one.ok(setup.unwrap());
+    let said = one.ok("git claim start ae1c");
+    assert!(said.contains("carries the claim's token"), "{said}");
+}
+
+#[test]
 fn a_missing_path_is_not_found() {
     let dir = TempDir::new().unwrap();
     let client = somebody(&dir).worktree("/nowhere/at-all.git");

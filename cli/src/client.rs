@@ -120,6 +120,19 @@ impl Client {
         self.source.shown_by(&self.remote)
     }
 
+    /// The command that has the server look at claims when somebody pushes, to be
+    /// typed there.
+    pub fn setup_command(&self) -> String {
+        let kind = match self.transport.is_local() {
+            true => " --kind local",
+            false => "",
+        };
+        format!(
+            "git-claim-server setup{kind} {}",
+            escape(&quote(&self.repo))
+        )
+    }
+
     /// `--session` or `GIT_CLAIM_SESSION`.
     pub fn given_session(&self) -> Option<&Session> {
         self.given_session.as_ref()

@@ -64,6 +64,8 @@ pub struct Refusal {
     pub missing: Vec<String>,
     /// A command that works from here.
     pub next: String,
+    /// What has to be put right before it does, where that is known.
+    pub advice: Option<String>,
 }
 
 impl Refusal {
@@ -75,6 +77,7 @@ impl Refusal {
             message: message.into(),
             missing: Vec::new(),
             next: next.into(),
+            advice: None,
         }
     }
 
@@ -107,7 +110,8 @@ impl Refusal {
     }
 
     /// A failure on the way. The server's or the connection's own kind of
-    /// failure counts, else `reason`.
+    /// failure counts, else `reason`; and what it advises, where nobody could be
+    /// asked.
     pub fn from_failure(failure: Failure, reason: Reason, next: impl Into<String>) -> Refusal {
         let reason = match failure.kind {
             Kind::Unsure | Kind::Exit(Exit::NotNow | Exit::NoVerb) => Reason::ServerUnreachable,
@@ -115,8 +119,10 @@ impl Refusal {
             Kind::Interrupted(_) => Reason::Interrupted,
             Kind::Exit(_) | Kind::OfRun(_) | Kind::Lost | Kind::NotStarted(_) => reason,
         };
+        let advice = failure.hint.filter(|_| reason == Reason::ServerUnreachable);
         Refusal {
             kind: failure.kind,
+            advice,
             ..Refusal::new(reason, failure.message, next)
         }
     }
@@ -177,9 +183,13 @@ impl From<Refusal> for Failure {
             "message": refusal.message,
             "exit": refusal.kind.code(),
         });
+        let next = format!("next: {}", escape(&refusal.next));
         Failure {
             kind: refusal.kind,
-            hint: Some(format!("next: {}", escape(&refusal.next))),
+            hint: Some(match refusal.advice {
+                Some(advice) => format!("{advice}; {next}"),
+                None => next,
+            }),
             message: refusal.message,
             reply: Some(reply),
         }
@@ -189,6 +199,26 @@ impl From<Refusal> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_nobody_could_be_asked_the_hint_says_what_to_put_right_first() {
+        let hint = |failure: Failure| {
+            let refusal = Refusal::from_failure(
+                failure.hint("`ssh forge` shows what is wrong"),
+                Reason::Refused,
+                "git claim start 42",
+            );
+            Failure::from(refusal).hint.unwrap()
+        };
+        assert_eq!(
+            hint(Failure::not_now("forge cannot be reached")),
+            "`ssh forge` shows what is wrong; next: git claim start 42"
+        );
+        assert_eq!(
+            hint(Failure::error("issue 42 is closed")),
+            "next: git claim start 42"
+        );
+    }
 
     #[test]
     fn what_is_wrong_with_a_record_is_told_in_a_sentence_that_can_be_read() {

@@ -143,8 +143,8 @@ struct Done {
     reply: ClaimReply,
     push_option: String,
     is_carried: bool,
-    /// No push can show a token: the server takes no push options.
-    is_unseen: bool,
+    /// What has the server look at claims when somebody pushes, where it does not.
+    setup: Option<String>,
     is_own: bool,
 }
 
@@ -231,7 +231,7 @@ impl Work {
             reply,
             push_option,
             is_carried,
-            is_unseen: whoami.push_options == Some(false),
+            setup: (whoami.push_options == Some(false)).then(|| client.setup_command()),
             is_own,
         })
     }
@@ -253,7 +253,7 @@ impl Work {
         if !matches!(whoami.access.as_deref(), Some("write" | "admin")) {
             return Err(Refusal::new(
                 Reason::NotAllowed,
-                "you may see the claims in this repository, but not take any",
+                "you may see the claims in this repository, but not take any; its admin can let you",
                 "git claim whoami",
             ));
         }
@@ -572,6 +572,7 @@ impl Work {
                     survey::way_to_own(&self.repository, &claim),
                 )
             }
+            _ if claim.has_next == Some(false) => (Reason::Held, "git claims".to_owned()),
             _ => (Reason::Held, self.wish().next_one()),
         };
         let told = people::conflict(&claim, people::Doing::Claim);
@@ -872,10 +873,8 @@ fn say(done: &Done, output: &mut Output) -> Result<()> {
             "`git push -u {} HEAD` carries the claim's token",
             escape(&quote(&done.lock.remote))
         )
-    } else if done.is_unseen {
-        "push as ever: the server looks at no claims until its administrator runs \
-         `git-claim-server setup`"
-            .to_owned()
+    } else if let Some(setup) = &done.setup {
+        format!("push as ever: the server looks at no claims until `{setup}` is run there")
     } else {
         format!("push with `git push -o {}`", done.push_option)
     };

@@ -166,6 +166,11 @@ impl Transport {
         self.serves = Some(repo);
     }
 
+    /// Whether the server is a program on this machine.
+    pub fn is_local(&self) -> bool {
+        matches!(self.route, Route::Local(_))
+    }
+
     /// Whether each call would log in anew, and somebody may have to type each
     /// time.
     pub fn may_ask_each_time(&self) -> bool {
