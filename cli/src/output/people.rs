@@ -138,6 +138,16 @@ pub fn conflict(reply: &ClaimReply, doing: Doing) -> Failure {
     let failure = |message: String| Failure::new(Exit::Conflict, message);
     let holder = reply.claim.holder.as_deref().map(escape);
     match (reply.reason, holder) {
+        (Some(Reason::TakenOver), Some(_)) if reply.claim.same_principal => {
+            let why = reply.why.as_ref().map(|why| format!(": {}", escape(why)));
+            failure(format!(
+                "your claim on {id} has gone to another session of yours{}, {}{}",
+                elsewhere(reply),
+                until(reply),
+                why.unwrap_or_default()
+            ))
+            .hint(held_hint(reply, THERE))
+        }
         (Some(Reason::TakenOver), holder) => {
             let message = format!("your claim on {id} was taken over{}", by_whom(reply));
             failure(message).hint(match holder {
@@ -150,10 +160,7 @@ pub fn conflict(reply: &ClaimReply, doing: Doing) -> Failure {
             elsewhere(reply),
             until(reply)
         ))
-        .hint(held_hint(
-            reply,
-            "go on there, or release it there with `git unclaim`",
-        )),
+        .hint(held_hint(reply, THERE)),
         (Some(Reason::OtherKey), Some(holder)) => failure(format!(
             "issue {id} is claimed by {holder} with another key, {}",
             until(reply)
@@ -206,6 +213,9 @@ pub fn conflict(reply: &ClaimReply, doing: Doing) -> Failure {
     }
 }
 
+/// What to do about a claim that one has in another session.
+const THERE: &str = "go on there, or release it there with `git unclaim`";
+
 /// Whom a waiter waits for.
 pub fn waiting_for(reply: &ClaimReply) -> String {
     let holder = reply.claim.holder.as_deref().map(escape);
@@ -237,24 +247,26 @@ fn by_whom(reply: &ClaimReply) -> String {
     by.unwrap_or_default() + &why.unwrap_or_default()
 }
 
-/// Where one's other session works, as far as it is known.
+/// Where one's other session works, as far as it is known: its folder, else its name.
 fn elsewhere(reply: &ClaimReply) -> String {
     let worktree = reply
         .claim
         .worktree
         .as_ref()
         .map(|path| format!(" in {}", escape(path)));
+    // What stands behind the name tells machines of one name apart.
     let machine = reply
         .claim
         .machine
         .as_ref()
-        .map(|name| format!(" on {}", escape(name)));
+        .map(|name| format!(" on {}", escape(name.split(' ').next().unwrap_or(name))));
     let session = reply
         .claim
         .session
         .as_ref()
         .map(|name| format!(" ({})", escape(name)));
-    worktree.unwrap_or_default() + &machine.unwrap_or_default() + &session.unwrap_or_default()
+    let place = worktree.or(session);
+    place.unwrap_or_default() + &machine.unwrap_or_default()
 }
 
 /// How long it has been held and when it was last heard of, then `advice`.
@@ -373,6 +385,23 @@ mod tests {
                 "it has been held for 1m, last heartbeat 20s ago; `git claim --next` takes another"
             )
         );
+    }
+
+    #[test]
+    fn what_one_took_over_oneself_is_not_told_as_anothers_deed() {
+        let mut moved = held(Reason::TakenOver, Some("ann"));
+        moved.by = Some("ann".into());
+        moved.why = Some("start in /w/42".into());
+        moved.claim.same_principal = true;
+        moved.claim.session = Some("0123abcd".into());
+        moved.claim.machine = Some("vm 28ddbbff4c3ec2ac".into());
+        let failure = conflict(&moved, Doing::Renew);
+        assert_eq!(
+            failure.message,
+            "your claim on a1b2c3d4 has gone to another session of yours (0123abcd) on vm, \
+             until released: start in /w/42"
+        );
+        assert!(failure.hint.unwrap().contains("go on there"));
     }
 
     #[test]
