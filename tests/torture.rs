@@ -146,7 +146,19 @@ impl Tormented<'_> {
             let is_typed = self.random.one_in(20);
             let start = linear::moment();
             let answer = match typed(&ask).filter(|_| is_typed) {
-                Some(words) => self.types(&words),
+                Some(words) => {
+                    let answer = self.types(&words);
+                    // It asks again where a connection broke, and what it asked
+                    // first may still be done.
+                    if answer.as_ref().is_some_and(|answer| answer.exit != 0) {
+                        history.push(Operation {
+                            ask: ask.clone(),
+                            start,
+                            answer: None,
+                        });
+                    }
+                    answer
+                }
                 None => {
                     let answer = self.sends(&ask);
                     walker.learn(&ask, answer.as_ref());
