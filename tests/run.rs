@@ -673,7 +673,7 @@ fn a_terminal_that_goes_away_ends_the_command_as_ever() {
 #[test]
 fn the_readmes_loop_works_until_nothing_is_left() {
     let readme = fs::read_to_string(programs::source().join("README.md")).unwrap();
-    let (_, rest) = readme.split_once("A worker is a loop:\n\n```sh\n").unwrap();
+    let (_, rest) = readme.split_once("<!-- worker -->\n```sh\n").unwrap();
     let (script, _) = rest.split_once("```").unwrap();
     let forge = Forge::new();
     let alice = forge.client("alice");
