@@ -303,7 +303,7 @@ fn a_setup_that_is_broken_is_not_now() {
     for (broken, why) in [
         (
             whole.replace("reposDir", "reposDirs"),
-            "unknown key claim.reposdirs",
+            "unknown key claim.reposDirs (line 2)",
         ),
         (
             whole.replace("reposDir = ", "reposDir = /nothing"),
