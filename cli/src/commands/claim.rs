@@ -90,7 +90,6 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
             wait::for_claim(client, &request, patience, output).await?
         }
     };
-
     let reply = taken.reply;
     match reply.exit {
         Exit::Done => noted::held(client, &reply, output),
