@@ -198,7 +198,7 @@ fn next_goes_on_in_the_worktree_of_an_earlier_tenure() {
         bound.ok("git claim check");
         // Git sends push options even where it has nothing to push, and is killed
         // by SIGPIPE if the server is gone by then.
-        work = commit(&bound, "more work");
+        work = commit(&bound, &format!("work {token}"));
         bound
             .git(["push", "-q", "origin", "HEAD"])
             .assert()
