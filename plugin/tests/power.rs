@@ -273,10 +273,11 @@ fn cut(
     for (at, record) in records.iter().enumerate() {
         if record.name == ACKNOWLEDGED {
             acknowledged += usize::from(record.is_write());
-            continue;
+        } else {
+            disk.apply(record);
         }
-        disk.apply(record);
-        if !scene.is_cut_at(at, record) {
+        let is_last = at + 1 == records.len();
+        if !is_last && !scene.is_cut_at(at, record) {
             continue;
         }
         tried.cuts += 1;
@@ -306,7 +307,11 @@ impl Scene {
     /// short run, not every moment of it is tried.
     fn is_cut_at(self, at: usize, record: &Record) -> bool {
         let is_long = std::env::var_os("TORTURE_OPERATIONS").is_some();
-        self != Scene::Stays || is_long || at.is_multiple_of(36) || record.name == "collab.db"
+        let is_worth_it = match self {
+            Scene::Stays => is_long || at.is_multiple_of(36) || record.name == "collab.db",
+            Scene::Calls | Scene::Older | Scene::Backup => true,
+        };
+        is_worth_it && record.name != ACKNOWLEDGED
     }
 
     /// Whether the disk with `files` holds what was acknowledged, and nothing

@@ -10,7 +10,7 @@ use git_claim_api::settings::EtcdFiles;
 use rustix::fs::{FlockOperation, flock};
 
 use super::contents::Contents;
-use super::sqlite::file;
+use super::sqlite::file::{self, sync_folder_of};
 use super::sqlite::queue::Queue;
 use super::{Ledger, LedgerError, When, lock_file, sqlite};
 
@@ -48,6 +48,7 @@ pub fn into_new_file<T>(
     let synced = write().and_then(|written| {
         File::open(file)
             .and_then(|made| made.sync_all())
+            .and_then(|()| sync_folder_of(file))
             .map_err(&unfit)?;
         Ok(written)
     });

@@ -1,11 +1,11 @@
 //! All that a file holds, at once: for `backup` and `migrate`.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, params};
 
-use super::file::side_file;
+use super::file::{side_file, sync_folder_of};
 use super::rows::{self, ENDED, LEASE, TENURE};
 use super::schema::{self, ledger_error};
 use super::transaction::SqliteTransaction;
@@ -159,9 +159,8 @@ impl copy::Target for Target<'_> {
 
     fn open(&self) -> Result<(), LedgerError> {
         let named = fs::rename(side_file(self.path, "-new"), self.path);
-        let folder = self.path.parent().unwrap_or(self.path);
         named
-            .and_then(|()| File::open(folder)?.sync_all())
+            .and_then(|()| sync_folder_of(self.path))
             .map_err(|error| self.unfit(format!("cannot be put in place: {error}")))
     }
 }

@@ -3,8 +3,8 @@
 //! Nothing here opens the database file itself: closing any descriptor of it
 //! would drop the POSIX locks that SQLite holds on it in this process.
 
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,16 @@ pub fn side_file(ledger: &Path, ending: &str) -> PathBuf {
     let mut name = ledger.as_os_str().to_owned();
     name.push(ending);
     PathBuf::from(name)
+}
+
+/// Has what was made, named and removed in the folder of `path` stay so where the
+/// power is cut.
+///
+/// # Errors
+/// The folder can't be opened or synced.
+pub fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    File::open(folder)?.sync_all()
 }
 
 /// What is there at a ledger's path.
