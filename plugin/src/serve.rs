@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::host::{Level, Stream};
 use crate::input::{BadInput, Lines, Next};
-use crate::server::{Asker, Failure, Server};
+use crate::server::{Asker, Failure, Remedy, Server};
 use crate::watch::Watch;
 
 /// How long a client may ask for nothing, unless it watches, in milliseconds.
@@ -55,7 +55,7 @@ pub fn run(server: &Server<'_>, repo: &RepoArg, asker: Asker<'_>) -> Result<Exit
                 let reply = match line.op {
                     Op::Request(request) => connection.answer(*request, &line.id)?,
                     Op::Watch => connection.begin(&mut watch, &line.id)?,
-                    Op::Bad(why) => error(&line.id, Exit::Error, &why),
+                    Op::Bad(why) => error(&line.id, Exit::Error, &why, None),
                 };
                 connection.say(&reply)?;
                 if let Some(watch) = &mut watch {
@@ -87,8 +87,11 @@ fn deadline() -> Instant {
     Instant::now() + Duration::from_millis(REQUEST_DEADLINE_MS.into())
 }
 
-fn error(id: &Value, exit: Exit, why: &str) -> String {
-    let line = json!({ "id": id, "exit": exit.code(), "error": why });
+fn error(id: &Value, exit: Exit, why: &str, remedy: Option<Remedy>) -> String {
+    let mut line = json!({ "id": id, "exit": exit.code(), "error": why });
+    if let Some(remedy) = remedy {
+        line["hint"] = remedy.hint().into();
+    }
     escape(&line.to_string())
 }
 
@@ -108,13 +111,20 @@ impl Connection<'_> {
                 answer.exit.code(),
                 answer.json
             )),
-            Err(Failure::Refused(why)) => Ok(error(id, Exit::Error, &why)),
-            Err(Failure::NotNow(why)) => {
-                self.server.host.log(Level::Warn, &escape(&why));
-                Ok(error(id, Exit::NotNow, &why))
-            }
-            Err(Failure::Gone) => Err(Failure::Gone),
+            Err(failure) => self.refusal(id, failure),
         }
+    }
+
+    /// Why there is no reply to one request; the connection goes on.
+    fn refusal(&self, id: &Value, failure: Failure) -> Result<String, Failure> {
+        let (why, remedy) = match failure {
+            Failure::Refused(why) => return Ok(error(id, Exit::Error, &why, None)),
+            Failure::NotNow(why) => (why, None),
+            Failure::Lasting { why, remedy } => (why, Some(remedy)),
+            Failure::Gone => return Err(Failure::Gone),
+        };
+        self.server.host.log(Level::Warn, &escape(&why));
+        Ok(error(id, Exit::NotNow, &why, remedy))
     }
 
     /// Begins to watch, from now on.
@@ -125,9 +135,7 @@ impl Connection<'_> {
             .and_then(|admitted| Watch::begin(&admitted));
         match begun {
             Ok(begun) => *watch = Some(begun),
-            Err(Failure::Refused(why)) => return Ok(error(id, Exit::Error, &why)),
-            Err(Failure::NotNow(why)) => return Ok(error(id, Exit::NotNow, &why)),
-            Err(Failure::Gone) => return Err(Failure::Gone),
+            Err(failure) => return self.refusal(id, failure),
         }
         let reply =
             json!({ "id": id, "exit": Exit::Done.code(), "reply": { "status": "watching" } });

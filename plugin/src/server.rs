@@ -21,7 +21,7 @@ use crate::ledger::{self, Clock, Ledger, LedgerError, Transaction, Verdict, Vers
 use crate::queries::{self, QueryError};
 use crate::repository::{Repository, RepositoryError};
 use crate::serve;
-use crate::tracker::{Tracker, TrackerError};
+use crate::tracker::{self, Tracker, TrackerError};
 use crate::verbs;
 
 /// How long a copy of the whole ledger may take.
@@ -45,8 +45,48 @@ pub enum Failure {
     Refused(String),
     /// Exit 6: not now; nothing was changed.
     NotNow(String),
+    /// The same for what does not pass by itself.
+    Lasting { why: String, remedy: Remedy },
     /// The peer has gone; there is nobody to tell.
     Gone,
+}
+
+/// Who mends what does not pass by itself, in words for whoever asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    /// Issues are kept in the repository, where people push them.
+    Push,
+    Admin,
+    /// It may pass, where it was the matter of another server's.
+    AdminPerhaps,
+    /// One issue is read quickly.
+    ById,
+}
+
+impl Remedy {
+    pub fn hint(self) -> &'static str {
+        match self {
+            Remedy::Push => {
+                "trying again does not help before somebody mends the issues, by a push or on the server"
+            }
+            Remedy::Admin => {
+                "trying again does not help before the server's administrator has mended it"
+            }
+            Remedy::AdminPerhaps => {
+                "trying again is safe; if it stays so, the server's administrator has to mend it"
+            }
+            Remedy::ById => "trying again does not help; claim one by its id",
+        }
+    }
+}
+
+impl Failure {
+    fn lasting(error: &dyn std::fmt::Display, remedy: Remedy) -> Failure {
+        Failure::Lasting {
+            why: error.to_string(),
+            remedy,
+        }
+    }
 }
 
 impl From<LedgerError> for Failure {
@@ -54,7 +94,14 @@ impl From<LedgerError> for Failure {
         match error {
             LedgerError::Taken(_) => Failure::Refused(error.to_string()),
             LedgerError::Busy => Failure::NotNow(format!("{error}; try again")),
-            _ => Failure::NotNow(error.to_string()),
+            LedgerError::Again | LedgerError::Unsure { .. } => Failure::NotNow(error.to_string()),
+            LedgerError::Full(_)
+            | LedgerError::Unfit { .. }
+            | LedgerError::Damaged { .. }
+            | LedgerError::Quota(_) => Failure::lasting(&error, Remedy::Admin),
+            LedgerError::Unreachable { .. }
+            | LedgerError::Etcd { .. }
+            | LedgerError::Sqlite { .. } => Failure::lasting(&error, Remedy::AdminPerhaps),
         }
     }
 }
@@ -68,9 +115,11 @@ impl From<TrackerError> for Failure {
             | TrackerError::Unknown(_)
             | TrackerError::Unusable { .. }
             | TrackerError::Several(_) => Failure::Refused(error.to_string()),
-            TrackerError::Broken { .. } | TrackerError::Late(_) | TrackerError::Repository(_) => {
-                Failure::NotNow(error.to_string())
+            TrackerError::Broken { tracker, .. } => {
+                Failure::lasting(&error, tracker::mended_by(tracker))
             }
+            TrackerError::Late(_) => Failure::lasting(&error, Remedy::ById),
+            TrackerError::Repository(error) => error.into(),
         }
     }
 }
@@ -86,7 +135,7 @@ impl From<BadInput> for Failure {
 
 impl From<RepositoryError> for Failure {
     fn from(error: RepositoryError) -> Failure {
-        Failure::NotNow(error.to_string())
+        Failure::lasting(&error, Remedy::Admin)
     }
 }
 
@@ -135,6 +184,11 @@ impl Server<'_> {
             Err(Failure::NotNow(why)) => {
                 self.host.log(Level::Warn, &escape(&why));
                 (Stream::Stderr, error_line(&why), Exit::NotNow)
+            }
+            Err(Failure::Lasting { why, remedy }) => {
+                self.host.log(Level::Warn, &escape(&why));
+                let lines = format!("{}\nhint: {}", error_line(&why), remedy.hint());
+                (Stream::Stderr, lines, Exit::NotNow)
             }
             Err(Failure::Gone) => return None,
         };

@@ -444,7 +444,7 @@ fn beads_that_cannot_be_read_are_an_error_for_all() {
         b"{\"id\":\"bd-1\"}\n{\"id\":\"bd-2\"}\n{\"id\":\"bd-3\",}\n",
     );
     for id in ["bd-1", "bd-9"] {
-        repo.refuses(id, 6, "the tracker beads cannot be read: line 3: ");
+        repo.refuses(id, 6, "the tracker beads cannot be read: .beads/issues.jsonl line 3: ");
     }
     assert_eq!(repo.ask("next app.git").exit, 6);
     repo.file(".beads/issues.jsonl", "120000", b"../secret");

@@ -94,6 +94,8 @@ struct Said<'a> {
     #[serde(borrow)]
     reply: Option<&'a RawValue>,
     error: Option<String>,
+    /// Goes with an error.
+    hint: Option<String>,
     #[serde(borrow)]
     event: Option<&'a RawValue>,
 }
@@ -326,6 +328,7 @@ fn read(line: &[u8]) -> Result<Heard, NotUnderstood> {
             exit: None,
             reply: None,
             error: None,
+            hint: _,
             event: Some(event),
         } => Ok(Heard::Change(serde_json::from_str(event.get()).ok())),
         Said {
@@ -333,6 +336,7 @@ fn read(line: &[u8]) -> Result<Heard, NotUnderstood> {
             exit: None,
             reply: None,
             error: Some(why),
+            hint: _,
             event: None,
         } => Ok(Heard::Farewell(escape(&why))),
         Said {
@@ -340,15 +344,17 @@ fn read(line: &[u8]) -> Result<Heard, NotUnderstood> {
             exit: Some(exit),
             reply: Some(reply),
             error: None,
+            hint: _,
             event: None,
-        } => Ok(answered(id, exit, reply.get(), "")),
+        } => Ok(answered(id, exit, reply.get(), None)),
         Said {
             id: Some(id),
             exit: Some(exit),
             reply: None,
             error: Some(why),
+            hint,
             event: None,
-        } => Ok(answered(id, exit, "", &why)),
+        } => Ok(answered(id, exit, "", Some((&why, hint.as_deref())))),
         _ => Err(NotUnderstood::Senseless(
             "it is neither a reply nor an event".to_owned(),
         )),
@@ -356,11 +362,14 @@ fn read(line: &[u8]) -> Result<Heard, NotUnderstood> {
 }
 
 /// What a call of its own would have brought.
-fn answered(id: u64, exit: u8, reply: &str, error: &str) -> Heard {
-    let stderr = match error {
-        "" => String::new(),
-        error => format!("error: {}\n", escape(error)),
-    };
+fn answered(id: u64, exit: u8, reply: &str, error: Option<(&str, Option<&str>)>) -> Heard {
+    let mut stderr = String::new();
+    if let Some((error, hint)) = error {
+        stderr = format!("error: {}\n", escape(error));
+        if let Some(hint) = hint {
+            stderr += &format!("hint: {}\n", escape(hint));
+        }
+    }
     let answer = Answer {
         code: Some(exit.into()),
         stdout: reply.into(),
@@ -419,6 +428,10 @@ mod tests {
             (
                 "{\"id\":1,\"exit\":6,\"error\":\"busy\\n\\u001b[2J\"}\n",
                 answer(6, "", "error: busy\\u000a\\u001b[2J\n"),
+            ),
+            (
+                "{\"id\":1,\"exit\":6,\"error\":\"full\",\"hint\":\"mend\\nit\"}\n",
+                answer(6, "", "error: full\nhint: mend\\u000ait\n"),
             ),
             // What a login shell says comes first.
             (

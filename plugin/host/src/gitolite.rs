@@ -41,7 +41,7 @@ pub fn run(config: Option<&Path>, words: &[OsString]) -> Result<u8, Failure> {
     let settings = Settings::load(config).map_err(Failure::set_up_wrongly)?;
     settings
         .without_rules("gitolite's own rules")
-        .map_err(Failure::not_now)?;
+        .map_err(Failure::set_up_wrongly)?;
     let site = Site {
         user: &user,
         repo: match request.repo() {
@@ -56,7 +56,7 @@ pub fn run(config: Option<&Path>, words: &[OsString]) -> Result<u8, Failure> {
     };
     let job = Job {
         settings: &settings,
-        ledger: settings.ledger().map_err(Failure::not_now)?,
+        ledger: settings.ledger().map_err(Failure::set_up_wrongly)?,
         command: command.as_bytes(),
         user: user.as_str(),
         key: &profile(&user),
@@ -250,7 +250,7 @@ impl Question {
             .spawn();
         match process {
             Ok(process) => Ok(Question { what, process }),
-            Err(error) => Err(Failure::not_now(format!(
+            Err(error) => Err(Failure::set_up_wrongly(format!(
                 "gitolite cannot be asked: {error}"
             ))),
         }

@@ -83,7 +83,7 @@ pub fn serve(settings: &Settings, principal: &Principal, command: &[u8]) -> Resu
     let site = Site::new(settings, principal)?;
     let job = Job {
         settings,
-        ledger: settings.ledger().map_err(Failure::not_now)?,
+        ledger: settings.ledger().map_err(Failure::set_up_wrongly)?,
         command,
         user: principal.name.as_str(),
         key: &principal.profile,

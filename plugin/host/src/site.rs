@@ -21,9 +21,9 @@ use crate::settings::Settings;
 /// # Errors
 /// It is not set, or not there.
 pub fn repos(settings: &Settings) -> Result<Repos, Failure> {
-    let repos_dir = settings.repos_dir().map_err(Failure::not_now)?;
+    let repos_dir = settings.repos_dir().map_err(Failure::set_up_wrongly)?;
     Repos::new(repos_dir).map_err(|reason| {
-        Failure::not_now(format!("claim.reposDir: {}: {reason}", repos_dir.display()))
+        Failure::set_up_wrongly(format!("claim.reposDir: {}: {reason}", repos_dir.display()))
     })
 }
 

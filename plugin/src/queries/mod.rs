@@ -33,7 +33,7 @@ impl From<Failure> for QueryError {
         match failure {
             // Whatever it is, the viewer asked for something that isn't there.
             Failure::Refused(_) => QueryError::NotFound,
-            Failure::NotNow(why) => QueryError::Failed(why),
+            Failure::NotNow(why) | Failure::Lasting { why, .. } => QueryError::Failed(why),
             Failure::Gone => QueryError::Gone,
         }
     }

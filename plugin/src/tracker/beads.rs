@@ -8,7 +8,7 @@ use git2::{BranchType, Oid, Repository};
 use serde::Deserialize;
 
 use super::objects::Objects;
-use super::unreadable::Unreadable;
+use super::unreadable::{Unreadable, without_place};
 use super::{Issue, TrackerError};
 
 pub const NAME: &str = "beads";
@@ -239,12 +239,15 @@ fn file(objects: &Objects<'_>, commit: Oid) -> Result<Option<(Oid, i32)>, Unread
 fn parse(file: &[u8]) -> Result<BTreeMap<IssueId, Bead>, Unreadable> {
     let mut beads = BTreeMap::new();
     for (line, number) in file.split(|byte| *byte == b'\n').zip(1_u64..) {
-        let damaged = |why: &dyn std::fmt::Display| Unreadable(format!("line {number}: {why}"));
-        let line = line.trim_ascii();
+        let damaged = |why: &dyn std::fmt::Display| {
+            Unreadable(format!("{FOLDER}/{FILE} line {number}: {why}"))
+        };
+        let line = line.trim_ascii_end();
         if line.is_empty() {
             continue;
         }
-        let line: Line = serde_json::from_slice(line).map_err(|error| damaged(&error))?;
+        let line: Line =
+            serde_json::from_slice(line).map_err(|error| damaged(&without_place(&error)))?;
         if line.kind.is_some_and(|kind| kind != "issue") {
             continue;
         }
@@ -307,7 +310,10 @@ mod tests {
             ("[]x", "line 1: "),
         ] {
             let error = parse(file.as_bytes()).err().unwrap().to_string();
-            assert!(error.starts_with(why), "{file}: {error}");
+            let expected = format!(".beads/issues.jsonl {why}");
+            assert!(error.starts_with(&expected), "{file}: {error}");
+            // Nothing else there is called a line.
+            assert_eq!(error.matches("line ").count(), 1, "{error}");
         }
     }
 

@@ -38,6 +38,7 @@ use self::by_ref::ByRef;
 use self::command::Program;
 use crate::host::{Host, HostError};
 use crate::repository::{Repository, RepositoryError, RepositorySettings};
+use crate::server::Remedy;
 
 /// The longest title that is passed on, in characters.
 const MAX_TITLE: usize = 500;
@@ -93,6 +94,14 @@ pub enum TrackerError {
         "nothing says which issue is next: the tracker here is '{0}', which knows no order; claim one by its id"
     )]
     NoOrder(&'static str),
+}
+
+/// Who mends what cannot be read of the tracker called `name`.
+pub fn mended_by(name: &str) -> Remedy {
+    match name {
+        HOST | command::NAME => Remedy::AdminPerhaps,
+        _ => Remedy::Push,
+    }
 }
 
 const HOST: &str = "host";

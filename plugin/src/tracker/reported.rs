@@ -6,7 +6,7 @@ use git_claim_api::text::escape;
 use serde::Deserialize;
 
 use super::Issue;
-use super::unreadable::Unreadable;
+use super::unreadable::{Unreadable, without_place};
 
 #[derive(Deserialize)]
 struct Reported {
@@ -21,8 +21,12 @@ struct Reported {
 /// # Errors
 /// No JSON, no id or none that can be one, a state that is unknown or missing.
 pub fn issue(json: &[u8], default: Option<&str>) -> Result<Issue, Unreadable> {
-    let reported: Reported = serde_json::from_slice(json)
-        .map_err(|error| Unreadable(format!("it answered with no issue: {error}")))?;
+    let reported: Reported = serde_json::from_slice(json).map_err(|error| {
+        Unreadable(format!(
+            "it answered with no issue: {}",
+            without_place(&error)
+        ))
+    })?;
     let is_open = match reported.state.as_deref().or(default) {
         Some("open") => true,
         Some("closed") => false,

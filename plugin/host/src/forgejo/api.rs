@@ -138,7 +138,7 @@ struct Secrets<'a> {
 
 impl<'a> Secrets<'a> {
     fn read(settings: &'a ForgejoSettings) -> Result<Self, Failure> {
-        let unset = |key: &str| Failure::not_now(format!("{key} is not set"));
+        let unset = |key: &str| Failure::set_up_wrongly(format!("{key} is not set"));
         let url = settings
             .url
             .as_ref()

@@ -58,10 +58,10 @@ fn pass_on(original: &[OsString]) -> Failure {
 
 fn serve(config: Option<&Path>, original: &[OsString], command: &[u8]) -> Result<u8, Failure> {
     let request = Request::parse(command).map_err(Failure::refused)?;
-    let settings = Settings::load(config).map_err(Failure::not_now)?;
+    let settings = Settings::load(config).map_err(Failure::set_up_wrongly)?;
     settings
         .without_rules("the forge's own rights")
-        .map_err(Failure::not_now)?;
+        .map_err(Failure::set_up_wrongly)?;
     let key = KeyId::of_command(original).ok_or_else(|| {
         Failure::not_now("the forge's own command does not end in `serv key-<number>`")
             .hint("see SSH_AUTHORIZED_KEYS_COMMAND_TEMPLATE in the forge's app.ini")
@@ -76,7 +76,7 @@ fn serve(config: Option<&Path>, original: &[OsString], command: &[u8]) -> Result
     };
     let job = Job {
         settings: &settings,
-        ledger: settings.ledger().map_err(Failure::not_now)?,
+        ledger: settings.ledger().map_err(Failure::set_up_wrongly)?,
         command,
         user: principal.name.as_str(),
         key: &principal.profile,

@@ -87,14 +87,14 @@ impl Token {
 
         let shown = path.display();
         let file = TrustedFile::open(path)
-            .map_err(|error| Failure::not_now(format!("token file {error}")))?;
-        let unreadable = |error| Failure::not_now(format!("token file {shown}: {error}"));
+            .map_err(|error| Failure::set_up_wrongly(format!("token file {error}")))?;
+        let unreadable = |error| Failure::set_up_wrongly(format!("token file {shown}: {error}"));
         let mode = file.file().metadata().map_err(unreadable)?.permissions();
         if mode.mode() & 0o007 != 0 {
-            return Err(
-                Failure::not_now(format!("token file {shown}: everybody may read it"))
-                    .hint("run `chmod o= ` on it"),
-            );
+            return Err(Failure::set_up_wrongly(format!(
+                "token file {shown}: everybody may read it"
+            ))
+            .hint("run `chmod o= ` on it"));
         }
         let mut text = String::new();
         file.file()
@@ -103,7 +103,7 @@ impl Token {
             .map_err(unreadable)?;
         let token = text.trim();
         if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
-            return Err(Failure::not_now(format!(
+            return Err(Failure::set_up_wrongly(format!(
                 "token file {shown}: it must hold one token and nothing else"
             )));
         }
