@@ -112,7 +112,7 @@ handing any words on:
         name: Option<Name>,
         /// The host that claims are served behind.
         #[arg(long, value_enum, default_value_t)]
-        kind: admin::check::Kind,
+        kind: hook::Kind,
     },
     /// Carry the claims of a repository along to its new name.
     Rename {

@@ -73,8 +73,8 @@ pub fn id_and_ledger(
 
 /// The one repository of a request, and the ledger that holds its claims.
 #[derive(Debug)]
-struct Place {
-    ledger: LedgerPlace,
+pub struct Place {
+    pub ledger: LedgerPlace,
     repo: Option<LocalRepo>,
 }
 
@@ -88,7 +88,11 @@ struct LocalRepo {
 }
 
 impl Place {
-    fn find(name: &str, settings: &Settings) -> Result<Place, Failure> {
+    /// The repository that `name` is the path of.
+    ///
+    /// # Errors
+    /// There is none, or nobody can claim in it.
+    pub fn find(name: &str, settings: &Settings) -> Result<Place, Failure> {
         let path = open(Path::new(name))?;
         let repos = served(settings)?;
         let (id, ledger) = match repos.and_then(|repos| repos.id_of(&path)) {
@@ -132,6 +136,12 @@ impl Place {
                 rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
             ),
         }
+    }
+
+    /// The repository's id and its git directory.
+    pub fn found(&self) -> Option<(&str, &Path)> {
+        let repo = self.repo.as_ref()?;
+        Some((&repo.id, &repo.path))
     }
 
     fn repo(&self, id: &str) -> Option<&LocalRepo> {

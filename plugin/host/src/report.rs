@@ -6,6 +6,8 @@ use std::io::Write as _;
 use git_claim_api::exit::Exit;
 use git_claim_api::text::escape;
 
+use crate::settings::BadSettings;
+
 /// The one answer about a repository that does not exist or that the asker may
 /// not know of. The plugin says the same.
 pub const NOT_FOUND: &str = "repository not found";
@@ -21,6 +23,12 @@ pub struct Failure {
 /// What a client can do about a server that is set up wrongly.
 const ASK_ADMIN: &str =
     "the server's administrator sees what is wrong with `git-claim-server check`";
+
+/// What an administrator can do where the settings are not in their places.
+const NAME_SETTINGS: &str = "`--config <file>` names one";
+/// The same where a repository is claimed in by its path.
+pub const NAME_SETTINGS_OR_NONE: &str = "`--config <file>` names one; `--kind local` needs none, \
+                                         for a repository that people reach by its path";
 
 impl Failure {
     /// The request cannot be served, however often it is repeated.
@@ -44,6 +52,15 @@ impl Failure {
     /// The same for a setup that only its administrator can mend.
     pub fn set_up_wrongly(error: impl ToString) -> Self {
         Failure::not_now(error).hint(ASK_ADMIN)
+    }
+
+    /// The same, told to that administrator.
+    pub fn no_settings(error: &BadSettings) -> Self {
+        let failure = Failure::not_now(error);
+        match error {
+            BadSettings::Missing => failure.hint(NAME_SETTINGS),
+            _ => failure,
+        }
     }
 
     /// A repository that does not exist, or not for the asker.

@@ -409,6 +409,98 @@ fn check_says_what_everyone_else_may_not_know() {
 }
 
 #[test]
+fn check_says_whether_pushes_are_looked_at_and_what_has_them_be() {
+    let site = Site::new();
+    let check = || {
+        let output = site.admin(&["check", "r"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        (output.status.code().unwrap(), text)
+    };
+    // Nobody has to want that.
+    let (exit, text) = check();
+    assert_eq!(exit, 0, "{text}");
+    let note = "note: no push is looked at, as there are no hooks for it; \
+                `git-claim-server setup r` puts them in place\n";
+    assert!(text.contains(note), "{text}");
+    expect(&site.admin(&["setup", "r"]), 0, "added");
+    let (exit, text) = check();
+    assert_eq!(exit, 0, "{text}");
+    assert!(text.contains("ok: pushes are looked at"), "{text}");
+    for damage in [
+        &["config", "receive.advertisePushOptions", "false"][..],
+        &["config", "core.hooksPath", "/nowhere"],
+    ] {
+        site.git(&[&["-C", "git/r.git"], damage].concat());
+        let (exit, text) = check();
+        let is_off = damage[1] == "core.hooksPath";
+        assert_eq!(exit, i32::from(!is_off), "{text}");
+        assert!(text.contains("`git-claim-server setup r` puts "), "{text}");
+    }
+    site.git(&["-C", "git/r.git", "config", "--unset", "core.hooksPath"]);
+    expect(&site.admin(&["setup", "r"]), 0, "is true now");
+    fs::remove_file(site.path("git/r.git/hooks/post-receive")).unwrap();
+    let (exit, text) = check();
+    assert_eq!(exit, 1, "{text}");
+    let problem = "problem: pushes are looked at in part: without hooks/post-receive; ";
+    assert!(text.contains(problem), "{text}");
+}
+
+#[test]
+fn a_repository_on_this_machine_is_checked_without_settings() {
+    let site = Site::new();
+    fs::remove_file(site.config()).unwrap();
+    for args in [&["check"][..], &["check", "r"], &["setup", "r"]] {
+        let output = site.admin(args);
+        let told = show(&output);
+        assert!(!output.status.success(), "{told}");
+        assert!(told.contains("no settings file: neither "), "{told}");
+        assert!(
+            told.contains("`--config <file>` names one; `--kind local`"),
+            "{told}"
+        );
+    }
+    let told = show(&site.admin(&["backup", "copy.db"]));
+    assert!(told.contains("`--config <file>` names one\n"), "{told}");
+
+    site.git(&["init", "--quiet", "work"]);
+    for path in ["work", site.path("work/.git").to_str().unwrap()] {
+        let check = site.admin(&["check", "--kind", "local", path]);
+        let told = String::from_utf8(check.stdout).unwrap();
+        assert!(check.status.success(), "{told}");
+        for line in [
+            format!("ok: repository {path} is "),
+            "/work/.git/collab.db, made with the first claim\n".to_owned(),
+            "/work/.git: tracker none, ".to_owned(),
+            format!("`git-claim-server setup --kind local {path}` puts them in place\n"),
+        ] {
+            assert!(told.contains(&line), "{line}: {told}");
+        }
+    }
+    expect(
+        &site.admin(&["setup", "--kind", "local", "work"]),
+        0,
+        "added",
+    );
+    for (args, exit, words) in [
+        (&["work"][..], 0, "ok: pushes are looked at"),
+        (
+            &["nowhere"],
+            1,
+            "problem: repository nowhere: repository not found; name the path",
+        ),
+        (
+            &["work", "--as", "bob"],
+            1,
+            "problem: on this machine the rights of files",
+        ),
+    ] {
+        let check = site.admin(&[&["check", "--kind", "local"], args].concat());
+        assert_eq!(check.status.code(), Some(exit), "{}", show(&check));
+        assert!(show(&check).contains(words), "{}", show(&check));
+    }
+}
+
+#[test]
 fn rename_carries_claims_along_and_backup_copies_them() {
     let site = Site::new();
     expect(

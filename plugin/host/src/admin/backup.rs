@@ -16,7 +16,7 @@ use crate::settings::Settings;
 /// # Errors
 /// The ledger cannot be read, or `file` not be made.
 pub fn run(config: Option<&Path>, file: &Path) -> Result<u8, Failure> {
-    let settings = Settings::load(config).map_err(Failure::not_now)?;
+    let settings = Settings::load(config).map_err(|error| Failure::no_settings(&error))?;
     let file = std::path::absolute(file).map_err(Failure::refused)?;
     let path = file
         .to_str()

@@ -7,31 +7,26 @@ use std::path::Path;
 use git_claim_api::abi::GCLAIM_ENTRY;
 use git_claim_api::access::Access;
 use git_claim_api::exit::Exit;
+use git_claim_api::ledger::LedgerPlace;
 use git_claim_api::reply::{HostReply, WhoamiReply};
 use git_claim_api::verb::Request;
 
-use super::{ask, check_user, say};
+use super::{AdminHost, ask_at, check_user, say, setup};
 use crate::abi::Plugin;
 use crate::access::Rules;
 use crate::forgejo::api::Api;
 use crate::gitolite;
+use crate::hook::Kind;
+use crate::host::Host;
+use crate::local;
 use crate::plugin_file::PluginFile;
 use crate::principal::Name;
 use crate::repo_config::RepoConfig;
-use crate::report::Failure;
+use crate::report::{Failure, NAME_SETTINGS_OR_NONE};
 use crate::repos::{Repo, Repos};
 use crate::request;
-use crate::settings::Settings;
+use crate::settings::{BadSettings, Settings};
 use crate::site;
-
-/// Whose rules say who may do what.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Kind {
-    #[default]
-    Openssh,
-    Gitolite,
-    Forgejo,
-}
 
 /// Looks at the setup, at `repo` and at what `name` may do there, and gives 1
 /// if anything is wrong.
@@ -59,14 +54,25 @@ impl Check {
         say(&format!("ok: {what}"));
     }
 
+    /// Something that one may want otherwise.
+    fn note(&self, what: &str, to_do: &str) {
+        say(&format!("note: {what}; {to_do}"));
+    }
+
     fn problem(&mut self, what: &str, to_do: &str) {
         self.has_problem = true;
         say(&format!("problem: {what}; {to_do}"));
     }
 
     fn everything(&mut self, config: Option<&Path>, repo: Option<&str>, name: Option<&Name>) {
-        let settings = match Settings::load(config) {
-            Ok(settings) => settings,
+        let settings = match Settings::find(config) {
+            Ok(Some(settings)) => settings,
+            Ok(None) if self.kind == Kind::Local => {
+                return self.local(&Settings::default(), config, repo, name);
+            }
+            Ok(None) => {
+                return self.problem(&BadSettings::Missing.to_string(), NAME_SETTINGS_OR_NONE);
+            }
             Err(error) => {
                 return self.problem(
                     &error.to_string(),
@@ -75,25 +81,36 @@ impl Check {
             }
         };
         self.ok(&format!("settings file {}", settings.path.display()));
+        if self.kind == Kind::Local {
+            return self.local(&settings, config, repo, name);
+        }
         if self.kind == Kind::Forgejo {
             return self.forgejo(&settings, repo.is_some() || name.is_some());
         }
         let repos = self.repos(&settings);
         let plugin_loads = self.plugin(&settings);
-        let ledger_opens = plugin_loads && self.ledger(&settings);
+        let ledger = settings.ledger().map_err(Failure::not_now);
+        let ledger_opens = plugin_loads && self.ledger(&settings, ledger);
         let found = match (repo, &repos) {
             (Some(repo), Some(repos)) => self.repo(repos, repo),
             _ => None,
         };
-        if let Some(repo) = &found {
-            self.default_branch(repo);
+        if let Some(found) = &found {
+            self.default_branch(&found.path);
         }
-        if let (Some(repo), Some(repos), true) = (&found, &repos, ledger_opens) {
-            self.tracker(&settings, repos, repo);
+        if let (Some(found), Some(repos), true) = (&found, &repos, ledger_opens) {
+            let whoami = settings
+                .ledger()
+                .map_err(Failure::not_now)
+                .and_then(|ledger| whoami(&settings, ledger, &AdminHost(Some(repos)), &found.id));
+            self.tracker(&found.id, whoami);
+        }
+        if let (Some(found), Some(name)) = (&found, repo) {
+            self.fence(config, name, &found.path);
         }
         let own = found
             .as_ref()
-            .and_then(|repo| self.own_config(&settings, repo));
+            .and_then(|repo| self.own_config(&settings, &repo.id, &repo.path));
         match self.kind {
             Kind::Gitolite => {
                 self.no_rules(&settings, own.as_ref(), "gitolite's own rules");
@@ -101,10 +118,80 @@ impl Check {
                     self.gitolite(repo, name);
                 }
             }
-            Kind::Openssh | Kind::Forgejo if repo.is_none() || own.is_some() => {
+            Kind::Openssh if repo.is_none() || own.is_some() => {
                 self.access(&settings, own.unwrap_or_default(), name);
             }
-            Kind::Openssh | Kind::Forgejo => {}
+            Kind::Openssh | Kind::Forgejo | Kind::Local => {}
+        }
+    }
+
+    /// A repository on this machine needs no settings; the file system says who
+    /// may do what.
+    fn local(
+        &mut self,
+        settings: &Settings,
+        config: Option<&Path>,
+        repo: Option<&str>,
+        name: Option<&Name>,
+    ) {
+        let plugin_loads = self.plugin(settings);
+        if name.is_some() {
+            self.problem(
+                "on this machine the rights of files say who may do what",
+                "who may write into the repository may claim",
+            );
+        }
+        let Some(typed) = repo else {
+            return;
+        };
+        let path = std::path::absolute(typed).unwrap_or_else(|_| typed.into());
+        let path = path.to_string_lossy();
+        let place = match local::Place::find(&path, settings) {
+            Ok(place) => place,
+            Err(failure) => {
+                let to_do = failure.hint.as_deref();
+                return self.problem(
+                    &format!("repository {typed}: {}", failure.error),
+                    to_do.unwrap_or("name the path of its folder"),
+                );
+            }
+        };
+        let Some((id, git_dir)) = place.found() else {
+            return;
+        };
+        self.ok(&format!("repository {typed} is {id}"));
+        let ledger_opens = plugin_loads && self.ledger(settings, Ok(place.ledger.clone()));
+        self.default_branch(git_dir);
+        if ledger_opens {
+            let whoami = whoami(settings, place.ledger.clone(), &place, &path);
+            self.tracker(id, whoami);
+        }
+        self.fence(config, typed, git_dir);
+        self.own_config(settings, id, git_dir);
+    }
+
+    /// Whether pushes are looked at, as those may want who claim there.
+    fn fence(&mut self, config: Option<&Path>, name: &str, git_dir: &Path) {
+        let missing = match setup::missing(git_dir) {
+            Ok(missing) => missing,
+            Err(error) => {
+                return self.problem(
+                    &format!("its hooks cannot be looked at: {}", error.message()),
+                    "`git fsck` there says more",
+                );
+            }
+        };
+        let setup = setup::typed(self.kind, config, name);
+        match missing.shown() {
+            None => self.ok("pushes are looked at: both hooks are in place"),
+            Some(_) if missing.is_all() => self.note(
+                "no push is looked at, as there are no hooks for it",
+                &format!("`{setup}` puts them in place"),
+            ),
+            Some(shown) => self.problem(
+                &format!("pushes are looked at in part: without {shown}"),
+                &format!("`{setup}` puts it in place"),
+            ),
         }
     }
 
@@ -114,7 +201,7 @@ impl Check {
             self.repos(settings);
         }
         if self.plugin(settings) {
-            self.ledger(settings);
+            self.ledger(settings, settings.ledger().map_err(Failure::not_now));
         }
         self.no_rules(settings, None, "the forge's own rights");
         match Api::secrets(&settings.forgejo) {
@@ -202,18 +289,16 @@ impl Check {
     }
 
     /// Opens the ledger as a request would, with the checks of the plugin.
-    fn ledger(&mut self, settings: &Settings) -> bool {
-        let opened = settings
-            .ledger()
-            .map_err(Failure::not_now)
-            .and_then(|ledger| {
-                if let Some(file) = ledger.file() {
-                    check_user(file)?;
-                }
-                request::open(&request::load(settings)?, settings, ledger.clone(), false)?;
-                let _: HostReply = ask(settings, None, &Request::Look)?;
-                Ok(ledger)
-            });
+    fn ledger(&mut self, settings: &Settings, at: Result<LedgerPlace, Failure>) -> bool {
+        let opened = at.and_then(|ledger| {
+            if let Some(file) = ledger.file() {
+                check_user(file)?;
+            }
+            request::open(&request::load(settings)?, settings, ledger.clone(), false)?;
+            let host = AdminHost(None);
+            let _: HostReply = ask_at(settings, ledger.clone(), &host, &Request::Look)?;
+            Ok(ledger)
+        });
         match opened {
             Ok(ledger) => {
                 let Some(file) = ledger.file() else {
@@ -258,9 +343,9 @@ impl Check {
 
     /// Without one nothing that is merged is known to be. A forge may have made
     /// HEAD for a branch that nobody uses.
-    fn default_branch(&mut self, repo: &Repo) {
+    fn default_branch(&mut self, git_dir: &Path) {
         let is_missing = || -> Result<bool, git2::Error> {
-            let git = git2::Repository::open_bare(&repo.path)?;
+            let git = git2::Repository::open_bare(git_dir)?;
             let is_unborn = match git.head() {
                 Ok(_) => false,
                 Err(error) if error.code() == git2::ErrorCode::UnbornBranch => true,
@@ -287,12 +372,12 @@ impl Check {
     }
 
     /// What the repository's own config says of access, if it can be read.
-    fn own_config(&mut self, settings: &Settings, repo: &Repo) -> Option<Rules> {
-        let config = match RepoConfig::read(&repo.path) {
+    fn own_config(&mut self, settings: &Settings, id: &str, git_dir: &Path) -> Option<Rules> {
+        let config = match RepoConfig::read(git_dir) {
             Ok(config) => config,
             Err(error) => {
                 self.problem(
-                    &format!("{}: its config: {}", repo.id, error.message()),
+                    &format!("{id}: its config: {}", error.message()),
                     "nobody gets in until that is put right",
                 );
                 return None;
@@ -300,13 +385,13 @@ impl Check {
         };
         for key in &config.unknown {
             self.problem(
-                &format!("{}: {key} means nothing in a repository", repo.id),
+                &format!("{id}: {key} means nothing in a repository"),
                 "correct or remove it with `git config`",
             );
         }
         if let Some(group) = settings.unknown_group(&config.rules) {
             self.problem(
-                &format!("{}: there is no group @{group}", repo.id),
+                &format!("{id}: there is no group @{group}"),
                 &format!("add [claimGroup \"{group}\"] to the settings file"),
             );
         }
@@ -314,16 +399,15 @@ impl Check {
     }
 
     /// The tracker, as the plugin finds it.
-    fn tracker(&mut self, settings: &Settings, repos: &Repos, repo: &Repo) {
-        match whoami(settings, repos, repo) {
+    fn tracker(&mut self, id: &str, whoami: Result<WhoamiReply, Failure>) {
+        match whoami {
             Ok(reply) => self.ok(&format!(
-                "{}: tracker {}, claims last at most {}",
-                repo.id,
+                "{id}: tracker {}, claims last at most {}",
                 reply.tracker.as_deref().unwrap_or("none"),
                 git_claim_api::duration::short(reply.max_ttl)
             )),
             Err(failure) => self.problem(
-                &format!("{}: {}", repo.id, failure.error),
+                &format!("{id}: {}", failure.error),
                 "see `claim.tracker` and the other claim settings of the repository",
             ),
         }
@@ -365,9 +449,14 @@ impl Check {
     }
 }
 
-fn whoami(settings: &Settings, repos: &Repos, repo: &Repo) -> Result<WhoamiReply, Failure> {
+fn whoami(
+    settings: &Settings,
+    ledger: LedgerPlace,
+    host: &dyn Host,
+    repo: &str,
+) -> Result<WhoamiReply, Failure> {
     let request = Request::Whoami {
-        repo: Some(repo.id.parse().map_err(Failure::refused)?),
+        repo: Some(repo.parse().map_err(Failure::refused)?),
     };
-    ask(settings, Some(repos), &request)
+    ask_at(settings, ledger, host, &request)
 }

@@ -17,7 +17,7 @@ use crate::settings::Settings;
 /// # Errors
 /// It is there already, or the cluster can't be reached.
 pub fn run(config: Option<&Path>) -> Result<u8, Failure> {
-    let settings = Settings::load(config).map_err(Failure::not_now)?;
+    let settings = Settings::load(config).map_err(|error| Failure::no_settings(&error))?;
     let ledger = settings.ledger().map_err(Failure::not_now)?;
     let _: HostReply = ask(&settings, None, &Request::Init)?;
     say(&format!("made the ledger {ledger}"));

@@ -6,7 +6,7 @@ use git_claim_api::exit::Exit;
 use git_claim_api::reply::HostReply;
 use git_claim_api::verb::Request;
 
-use super::{ask_at, say};
+use super::{AdminHost, ask_at, say};
 use crate::report::Failure;
 use crate::settings::{Settings, ledger_place};
 
@@ -15,7 +15,7 @@ use crate::settings::{Settings, ledger_place};
 /// # Errors
 /// Either can't be reached, or `to` has another ledger.
 pub fn run(config: Option<&Path>, from: &str, to: &str) -> Result<u8, Failure> {
-    let settings = Settings::load(config).map_err(Failure::not_now)?;
+    let settings = Settings::load(config).map_err(|error| Failure::no_settings(&error))?;
     let from = ledger_place(from).map_err(Failure::refused)?;
     let to = ledger_place(to).map_err(Failure::refused)?;
     if let Some(file) = from.file()
@@ -26,7 +26,7 @@ pub fn run(config: Option<&Path>, from: &str, to: &str) -> Result<u8, Failure> {
     let request = Request::Migrate {
         to: to.to_string().parse().map_err(Failure::refused)?,
     };
-    let reply: HostReply = ask_at(&settings, from.clone(), None, &request)?;
+    let reply: HostReply = ask_at(&settings, from.clone(), &AdminHost(None), &request)?;
     say(&format!("moved {} rows from {from} to {to}", reply.rows));
     say(&format!("set claim.ledger = {to} on every front end"));
     Ok(Exit::Done.code())

@@ -52,14 +52,14 @@ fn ask<T: DeserializeOwned>(
     request: &Request,
 ) -> Result<T, Failure> {
     let ledger = settings.ledger().map_err(Failure::not_now)?;
-    ask_at(settings, ledger, repos, request)
+    ask_at(settings, ledger, &AdminHost(repos), request)
 }
 
-/// The same of the ledger at `ledger`.
+/// The same of the ledger at `ledger`, with what `host` says of the repository.
 fn ask_at<T: DeserializeOwned>(
     settings: &Settings,
     ledger: LedgerPlace,
-    repos: Option<&Repos>,
+    host: &dyn Host,
     request: &Request,
 ) -> Result<T, Failure> {
     if let Some(file) = ledger.file() {
@@ -75,7 +75,7 @@ fn ask_at<T: DeserializeOwned>(
         of_host: true,
     };
     let kept = Kept::default();
-    let exit = job.run_to(&AdminHost(repos), &kept)?;
+    let exit = job.run_to(host, &kept)?;
     if exit == Exit::Done.code() {
         return kept.reply();
     }

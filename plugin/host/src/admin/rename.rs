@@ -17,7 +17,7 @@ use crate::settings::Settings;
 /// # Errors
 /// The ledger cannot be written, or `new` has rows of its own.
 pub fn run(config: Option<&Path>, old: &str, new: &str) -> Result<u8, Failure> {
-    let settings = Settings::load(config).map_err(Failure::not_now)?;
+    let settings = Settings::load(config).map_err(|error| Failure::no_settings(&error))?;
     let new = id_of(&settings, new);
     let request = Request::Rename {
         old: old.parse().map_err(Failure::refused)?,

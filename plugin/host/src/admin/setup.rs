@@ -12,8 +12,8 @@ use git_claim_api::words::quote;
 use super::{check_user, say};
 use crate::hook::{Kind, When};
 use crate::local;
-use crate::report::Failure;
-use crate::settings::Settings;
+use crate::report::{Failure, NAME_SETTINGS_OR_NONE};
+use crate::settings::{BadSettings, Settings};
 use crate::site;
 
 /// What a hook that was there before is called from then on.
@@ -21,6 +21,8 @@ const BEFORE: &str = "before-git-claim";
 
 /// By this a hook of ours is known.
 const MARK: &str = "# git-claim's part of a push, put here by `git-claim-server setup`.";
+
+const PROGRAM: &str = "git-claim-server";
 
 const PUSH_OPTIONS: &str = "receive.advertisePushOptions";
 
@@ -52,11 +54,76 @@ pub fn run(kind: Kind, config: Option<&Path>, name: &str) -> Result<u8, Failure>
     Ok(Exit::Done.code())
 }
 
+/// What of this is not in place in the repository whose git directory is
+/// `git_dir`: the hooks first.
+///
+/// # Errors
+/// Its config cannot be read.
+pub fn missing(git_dir: &Path) -> Result<Missing, git2::Error> {
+    let config = git2::Repository::open_bare(git_dir)?.config()?;
+    let hooks = match config.get_path("core.hooksPath") {
+        Ok(shared) => git_dir.join(shared),
+        Err(_) => git_dir.join("hooks"),
+    };
+    let is_ours = |when: &When| {
+        let file = hooks.join(when.name());
+        // By hand it is put into hooks that several repositories share.
+        let has_ours = |text: &[u8]| String::from_utf8_lossy(text).contains(PROGRAM);
+        is_executable(&file) && fs::read(&file).is_ok_and(|text| has_ours(&text))
+    };
+    Ok(Missing {
+        hooks: [When::PreReceive, When::PostReceive]
+            .into_iter()
+            .filter(|when| !is_ours(when))
+            .collect(),
+        push_options: !config.get_bool(PUSH_OPTIONS).is_ok_and(|takes| takes),
+    })
+}
+
+/// What a repository lacks for the fence.
+pub struct Missing {
+    pub hooks: Vec<When>,
+    pub push_options: bool,
+}
+
+impl Missing {
+    /// Whether nobody has set anything up.
+    pub fn is_all(&self) -> bool {
+        self.hooks.len() == 2
+    }
+
+    /// In words; `None` if nothing is missing.
+    pub fn shown(&self) -> Option<String> {
+        let hooks = self
+            .hooks
+            .iter()
+            .map(|when| format!("hooks/{}", when.name()));
+        let options = self.push_options.then(|| PUSH_OPTIONS.to_owned());
+        let shown: Vec<String> = hooks.chain(options).collect();
+        (!shown.is_empty()).then(|| shown.join(", "))
+    }
+}
+
+/// The command that puts it in place, for people to type.
+pub fn typed(kind: Kind, config: Option<&Path>, name: &str) -> String {
+    let mut line = format!("{PROGRAM} setup");
+    if kind != Kind::default() {
+        line.push_str(&format!(" --kind {}", kind.name()));
+    }
+    if let Some(config) = config {
+        line.push_str(&format!(" --config {}", quote(&config.to_string_lossy())));
+    }
+    format!("{line} {}", quote(name))
+}
+
 fn find(kind: Kind, config: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {
     if kind == Kind::Local {
         return local::open(Path::new(name));
     }
-    let settings = Settings::load(config).map_err(Failure::not_now)?;
+    let settings = Settings::load(config).map_err(|error| match error {
+        BadSettings::Missing => Failure::no_settings(&error).hint(NAME_SETTINGS_OR_NONE),
+        error => Failure::no_settings(&error),
+    })?;
     match site::repos(&settings)?.resolve(name) {
         Some(repo) => Ok(repo.path),
         None => Err(Failure::repository_not_found().hint(format!(
