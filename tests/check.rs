@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::bound::{
     branch, commit, copy, copy_file, git_dir, set_copy, started, take_push_options, tip, with,
 };
-use crate::support::client::Client;
+use crate::support::client::{Client, stderr};
 use crate::support::forge::{Forge, git};
 use crate::support::issue;
 
@@ -387,4 +387,100 @@ fn what_is_wrong_with_a_record_is_told_in_one_sentence() {
             "this worktree's record is damaged: nothing in it can be read"
         );
     }
+}
+
+/// What is asked about a claim that is not bound says what became of it, and
+/// leads on.
+#[test]
+fn a_claim_that_is_not_bound_is_told_from_one_that_nobody_holds() {
+    let forge = Forge::new();
+    let (main, bound) = started(&forge, "alice");
+    let told = |client: &Client, message: &str, next: &str| {
+        for line in ["git claim check", "git claim inspect"] {
+            let reply = client.json(line, 1);
+            assert_eq!(reply["reason_code"], "not_bound", "{line}: {reply}");
+            assert_eq!(reply["message"], message, "{line}");
+            assert_eq!(reply["exact_next_action"], next, "{line}");
+        }
+    };
+    let start = format!("git claim start {}", issue::CRASH);
+    bound.ok("git unclaim");
+    let released = format!(
+        "no claim on {} is bound to this worktree, and nobody holds it",
+        issue::CRASH
+    );
+    told(&bound, &released, &start);
+    main.ok("git claim ae1c051b");
+    let plain = format!(
+        "your claim on {} is a plain one: no branch is bound to it",
+        issue::CRASH
+    );
+    told(&main, &plain, &start);
+    main.ok(&start);
+    bound.ok("git claim check");
+}
+
+#[test]
+fn a_claim_that_a_push_was_the_end_of_is_done_with() {
+    let forge = Forge::new();
+    forge.set_up_fence();
+    let (main, bound) = started(&forge, "alice");
+    commit(&bound, "work");
+    bound.ok("git push -q origin HEAD");
+    bound.ok("git push -q origin HEAD:main");
+    let reply = bound.json("git claim check", 1);
+    assert_eq!(reply["reason_code"], "released");
+    assert_eq!(
+        reply["message"],
+        format!(
+            "the claim on {0} is released: branch 'claim/{0}' was merged into 'main'",
+            issue::CRASH
+        )
+    );
+    let shown = bound.json("git claim inspect", 0);
+    assert_eq!(shown["exact_next_action"], reply["exact_next_action"]);
+    // However much is known here.
+    std::fs::remove_file(copy_file(&bound)).unwrap();
+    assert_eq!(reason(&bound, 1), "released");
+    let line = next(&bound);
+    assert!(line.contains(" worktree remove "), "{line}");
+    assert!(!bound.dir().exists());
+    assert!(!tip(&main, &branch(issue::CRASH)).is_empty());
+
+    // The main worktree stays.
+    main.ok("git fetch -q origin");
+    main.ok("git switch -q -c here origin/main");
+    main.ok("git claim start 862b6f3d --here");
+    commit(&main, "more");
+    main.ok("git push -q origin HEAD");
+    main.ok("git push -q origin HEAD:main");
+    assert_eq!(reason(&main, 1), "released");
+    assert!(next(&main).starts_with("git unclaim "));
+}
+
+#[test]
+fn a_token_that_pushes_do_not_show_since_the_fence_is_up_is_missed() {
+    let forge = Forge::new();
+    let (_, bound) = started(&forge, "alice");
+    let told = || stderr(&bound.run("git claim check").code(0));
+    assert_eq!(told(), "");
+    forge.set_up_fence();
+    assert_eq!(bound.json("git claim check", 0)["push_option_set"], false);
+    commit(&bound, "work");
+    bound
+        .git(["push", "-q", "origin", "HEAD"])
+        .assert()
+        .failure();
+    let words = told();
+    let start = format!("`git claim start {}` has it shown", issue::CRASH);
+    assert!(words.contains(&start), "{words}");
+    bound.ok(&format!("git claim start {}", issue::CRASH));
+    assert_eq!(told(), "");
+    let reply = bound.json("git claim check", 0);
+    assert_eq!(reply["push_option_set"], true);
+    bound.ok("git push -q origin HEAD");
+    // Where pushes go to other servers too, none is set.
+    bound.ok("git remote add other elsewhere:app.git");
+    bound.ok("git config --worktree --unset-all push.pushOption");
+    assert_eq!(told(), "");
 }

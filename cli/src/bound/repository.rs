@@ -218,6 +218,11 @@ impl Repository {
             .any(|worktree| same(&worktree.path, &self.top)))
     }
 
+    /// Whether git can remove it, as it is not the main one.
+    pub fn is_linked(&self) -> bool {
+        self.git_dir != self.common_dir
+    }
+
     /// The folder that sibling folders are named after: the main worktree.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use git_claim_api::exit::Exit;
-use git_claim_api::ids::{Branch, IssueId, Session};
+use git_claim_api::ids::{Branch, IssueId, Session, Token};
 use git_claim_api::lock::{self, Lock, Reading};
 use git_claim_api::reply::{Claim, ClaimReply, Reason as Conflict, State, Status};
 use git_claim_api::text::escape;
@@ -38,7 +38,8 @@ pub struct Survey {
     pub copy: Option<Value>,
     /// What the server shows, or why it could not be asked.
     pub server: std::result::Result<ClaimReply, Failure>,
-    /// What the server says of the copy's token in the hands of whoever asks.
+    /// What the server says of the copy's token, or of the last one where nobody
+    /// holds the claim, in the hands of whoever asks.
     pub verified: Option<ClaimReply>,
     /// The session was named by the caller: it need not be the worktree's.
     is_given_session: bool,
@@ -71,17 +72,25 @@ impl Survey {
             Err(_) => issue,
         };
         let copy = Copies::of(&worktree.git_dir, client.remote()).load(&issue);
-        let verified = match (copy.as_ref().map(lock::read), &server) {
-            (Some(Reading::Canonical(copy)), Ok(_)) => {
+        let token = match (copy.as_ref().map(lock::read), &server) {
+            (Some(Reading::Canonical(copy)), Ok(_)) => Some(copy.work_lease.token),
+            // How the last claim ended may be told with its token.
+            (_, Ok(shown)) if shown.state == Some(State::Free) => {
+                Token::new(shown.claim.token).ok()
+            }
+            _ => None,
+        };
+        let verified = match token {
+            Some(token) => {
                 let request = Request::Verify {
                     repo: client.repo()?,
                     issue: issue.clone(),
-                    token: copy.work_lease.token,
+                    token,
                     session: session.clone(),
                 };
                 Some(ask(client, &request, output).await)
             }
-            _ => None,
+            None => None,
         };
         // One answer that does not come is as bad as two.
         let (server, verified) = match verified {
@@ -169,7 +178,7 @@ impl Survey {
             Some(State::Live) if !claim.same_principal => self.is_held_by_another(claim),
             Some(State::Live) if self.is_of_another_session(claim) => self.is_held_elsewhere(shown),
             Some(State::Live | State::Expired) if claim.same_principal => mend(self.recover()),
-            _ => mend(self.start()),
+            _ => self.done().unwrap_or_else(|| mend(self.start())),
         }
     }
 
@@ -195,20 +204,42 @@ impl Survey {
             }
         };
         let claim = &shown.claim;
-        let not_bound = |next| {
-            let message = format!("no claim on {id} is bound to this worktree");
-            Refusal::new(Reason::NotBound, message, next)
-        };
+        let not_bound = |message, next| Refusal::new(Reason::NotBound, message, next);
         match shown.state {
             Some(State::Live) if !claim.same_principal => self.is_held_by_another(claim),
             Some(State::Live) if self.is_of_another_session(claim) => self.is_held_elsewhere(shown),
             Some(State::Live | State::Expired)
                 if claim.same_principal && claim.branch.is_some() =>
             {
-                not_bound(self.recover())
+                let message = format!("this worktree has no record of your claim on {id}");
+                not_bound(message, self.recover())
             }
-            _ => not_bound(self.start()),
+            Some(State::Live) => not_bound(
+                format!("your claim on {id} is a plain one: no branch is bound to it"),
+                self.start(),
+            ),
+            Some(State::Expired) => not_bound(
+                format!("no claim on {id} is bound to this worktree, and the last one has run out"),
+                self.start(),
+            ),
+            Some(State::Free) | None => self.done().unwrap_or_else(|| {
+                not_bound(
+                    format!("no claim on {id} is bound to this worktree, and nobody holds it"),
+                    self.start(),
+                )
+            }),
         }
+    }
+
+    /// That the server has released the claim, as a push was the end of the work.
+    fn done(&self) -> Option<Refusal> {
+        let verified = self.verified.as_ref().filter(|reply| reply.is_done())?;
+        let message = format!(
+            "the claim on {} is released: {}",
+            self.issue,
+            escape(verified.why.as_deref()?)
+        );
+        Some(Refusal::new(Reason::Released, message, self.leave()))
     }
 
     /// What the server does not answer. Asking again is of use only if it could
@@ -272,8 +303,10 @@ impl Survey {
                 return Err(Refusal::new(Reason::Expired, message, next));
             }
             Some(State::Free) | None => {
-                let message = format!("nobody holds {id} any more");
-                return Err(Refusal::new(Reason::Released, message, self.start()));
+                return Err(self.done().unwrap_or_else(|| {
+                    let message = format!("nobody holds {id} any more");
+                    Refusal::new(Reason::Released, message, self.start())
+                }));
             }
         }
         let holder = escape(claim.holder.as_deref().unwrap_or_default());
@@ -424,6 +457,20 @@ impl Survey {
         }
     }
 
+    /// Ends what was for a work that is done: git keeps a worktree in which
+    /// something is not committed, and every branch.
+    fn leave(&self) -> String {
+        let worktree = &self.worktree;
+        let main = worktree.main_folder();
+        match main.ok().filter(|_| worktree.is_linked()) {
+            Some(main) => {
+                let path = quote(&worktree.top.to_string_lossy());
+                there(&main, &format!("git worktree remove {path}"))
+            }
+            None => format!("git unclaim {}", self.issue),
+        }
+    }
+
     /// Takes what is free, and writes the record of what is one's own anew.
     fn start(&self) -> String {
         format!("git claim start {}", self.issue)
@@ -566,6 +613,28 @@ pub fn bound_worktree(
         .find(has_copy))
 }
 
+/// The claim that is bound to a worktree, as it stands.
+///
+/// # Errors
+/// There is none, or more than one; with what has become of the one that was.
+pub async fn bound(
+    client: &mut Client,
+    worktree: Repository,
+    output: &mut Output,
+) -> Result<Survey> {
+    let refusal = match bound_issue(&worktree, client) {
+        Ok(issue) => return Survey::take(client, worktree, issue, output).await,
+        Err(refusal) => refusal,
+    };
+    if let Some(issue) = likely_issue(&worktree, client.remote()) {
+        let survey = Survey::take(client, worktree, issue, output).await?;
+        if survey.server.is_ok() {
+            survey.judge()?;
+        }
+    }
+    Err(refusal.into())
+}
+
 /// The issue whose claim is bound to a worktree.
 ///
 /// # Errors
@@ -582,16 +651,7 @@ fn only_issue(worktree: &Repository, remote: &str) -> std::result::Result<IssueI
     match (issues.next(), issues.next()) {
         (Some(only), None) => Ok(only),
         (None, _) => {
-            // The record may be lost: the branch still says whose it was, or the
-            // token that is kept beside it.
-            let by_branch = match worktree.head() {
-                Head::Branch(name) => name
-                    .strip_prefix("claim/")
-                    .and_then(|id| id.parse::<IssueId>().ok()),
-                Head::Detached | Head::Bare => None,
-            };
-            let by_token = || Tokens::of(&worktree.git_dir, remote).only_one();
-            let next = match by_branch.or_else(by_token) {
+            let next = match likely_issue(worktree, remote) {
                 Some(id) => format!("git claim inspect {}", quote(id.as_str())),
                 None => "git claims --mine".to_owned(),
             };
@@ -604,4 +664,19 @@ fn only_issue(worktree: &Repository, remote: &str) -> std::result::Result<IssueI
             format!("git claim inspect {one}"),
         )),
     }
+}
+
+/// The issue that a worktree without a record is for: the record may be lost, and
+/// the branch still says whose it was, or the token that is kept beside it.
+fn likely_issue(worktree: &Repository, remote: &str) -> Option<IssueId> {
+    if !Copies::of(&worktree.git_dir, remote).issues().is_empty() {
+        return None;
+    }
+    let by_branch = match worktree.head() {
+        Head::Branch(name) => name
+            .strip_prefix("claim/")
+            .and_then(|id| id.parse::<IssueId>().ok()),
+        Head::Detached | Head::Bare => None,
+    };
+    by_branch.or_else(|| Tokens::of(&worktree.git_dir, remote).only_one())
 }

@@ -9,9 +9,11 @@ use git_claim_api::lock::Lock;
 use serde_json::json;
 
 use crate::bound::copy::Copies;
+use crate::bound::push_option;
 use crate::bound::repository::{Head, Repository};
-use crate::bound::survey::{Survey, bound_issue, branch_of};
+use crate::bound::survey::{self, Survey, branch_of};
 use crate::client::Client;
+use crate::commands::whoami;
 use crate::error::{Failure, Result};
 use crate::git::Git;
 use crate::output::{Output, people};
@@ -40,11 +42,30 @@ pub enum Hook {
 
 pub async fn run(client: &mut Client, output: &mut Output) -> Result<Exit> {
     let worktree = Repository::of(client.git())?;
-    let issue = bound_issue(&worktree, client)?;
-    let survey = Survey::take(client, worktree, issue, output).await?;
+    let survey = survey::bound(client, worktree, output).await?;
     let lock = survey.judge()?;
-    say(&survey, &lock, output)?;
+    let option = push_option::of(&lock);
+    let is_set = push_option::claim_options(&survey.worktree)? == [option.as_str()];
+    let is_missed = !is_set && is_missed(client, output).await;
+    say(&survey, &lock, &option, is_set, output)?;
+    if is_missed && !output.json() {
+        output.warning(&format!(
+            "a push from here does not show the claim's token, and may be refused; \
+             `git claim start {}` has it shown",
+            lock.issue_number
+        ));
+    }
     Ok(Exit::Done)
+}
+
+/// Whether the server looks at the tokens of pushes, and any push from here could
+/// show one. It may do so only since the claim was bound.
+async fn is_missed(client: &mut Client, output: &mut Output) -> bool {
+    // The claim is sound, whoever does not answer to this.
+    let Ok((whoami, _)) = whoami::asked(client, output).await else {
+        return false;
+    };
+    push_option::is_taken_everywhere(&client.git().config, client.remote(), &whoami)
 }
 
 /// What a push that git is about to make concerns, if it concerns a claim at
@@ -105,7 +126,7 @@ fn concerned(worktree: &Repository, remote: &str, pushed: &[&str]) -> Option<Iss
     })
 }
 
-fn say(survey: &Survey, lock: &Lock, output: &Output) -> Result<()> {
+fn say(survey: &Survey, lock: &Lock, option: &str, is_set: bool, output: &Output) -> Result<()> {
     if output.json() {
         return output.value(&json!({
             "success": true,
@@ -116,6 +137,8 @@ fn say(survey: &Survey, lock: &Lock, output: &Output) -> Result<()> {
             "worktree": lock.worktree_path,
             "token": lock.work_lease.token,
             "expires_at": lock.work_lease.expires_at,
+            "push_option": option,
+            "push_option_set": is_set,
         }));
     }
     match &survey.server {

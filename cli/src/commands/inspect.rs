@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::args::issue_id;
 use crate::bound::refusal::{Refusal, flaws};
 use crate::bound::repository::{Head, Repository};
-use crate::bound::survey::{Survey, bound_issue, bound_worktree};
+use crate::bound::survey::{self, Survey, bound_worktree};
 use crate::client::Client;
 use crate::completion::offer::Offer;
 use crate::error::{Kind, Result};
@@ -31,11 +31,10 @@ pub struct Args {
 
 pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result<Exit> {
     let present = Repository::of(client.git())?;
-    let issue = match args.id {
-        Some(id) => id,
-        None => bound_issue(&present, client)?,
+    let mut survey = match args.id {
+        Some(id) => Survey::take(client, present.clone(), id, output).await?,
+        None => survey::bound(client, present.clone(), output).await?,
     };
-    let mut survey = Survey::take(client, present.clone(), issue, output).await?;
     // A plain claim of this very worktree is not the one that a record elsewhere
     // was made of.
     let is_plain_here = survey.server.as_ref().is_ok_and(|shown| {
