@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
 
+use crate::support::bound::{get_through, lead_out};
 use crate::support::client::{Client, Person, stderr};
 use crate::support::forge::{Forge, REPO, git, url};
 use crate::support::terminal::Terminal;
@@ -73,6 +74,15 @@ fn where_nobody_can_type_the_way_out_is_named() {
         "{words}"
     );
     assert!(words.contains("\nhint: "), "{words}");
+    assert!(
+        words.contains("`eval \"$(ssh-agent)\" && ssh-add`"),
+        "{words}"
+    );
+    // The agent that runs may not have it.
+    let mut claim = alice.command("git");
+    claim.args(["claim", "ae1c051"]);
+    claim.env("SSH_AUTH_SOCK", alice.person().home().join("run/none"));
+    let words = stderr(&claim.assert().code(6));
     assert!(words.contains("`ssh-add -l`"), "{words}");
 }
 
@@ -257,49 +267,60 @@ fn what_is_free_is_listed() {
 fn the_first_start_in_a_new_repository_leads_to_a_push() {
     let forge = Forge::new();
     let repo = forge.repos().join("acme/new.git");
-    git(
-        forge.dir(),
-        &["init", "-q", "--bare", repo.to_str().unwrap()],
-    );
+    let new = ["init", "-q", "--bare", "-b", "main", repo.to_str().unwrap()];
+    git(forge.dir(), &new);
     let alice = forge.person("alice").worktree("forge:acme/new.git");
-    for next in [
-        "git commit --allow-empty -m Begin",
-        "git claim start 42 --base HEAD",
-    ] {
-        let refusal = alice.json("git claim start 42", 1);
-        assert_eq!(refusal["exact_next_action"], next);
-        alice.ok(next);
-        if next.starts_with("git commit") {
-            continue;
-        }
-        let said = alice.ok("git claim start 42");
-        let setup = "until `git-claim-server setup acme/new.git` is run there";
-        assert!(said.contains(setup), "{said}");
-        let worktree = alice.json("git claim inspect 42", 0)["worktree"]["path"].clone();
-        let there = alice.at(worktree.as_str().unwrap());
-        there.ok("git push -q origin HEAD");
-        // The admin adds the fence, and what was bound before takes part in it.
-        let mut setup = Command::new(programs::server());
-        setup.current_dir(forge.dir());
-        setup.args(["setup", "--config", "config", "acme/new.git"]);
-        assert!(setup.output().unwrap().status.success());
-        let option = "git config push.pushOption";
-        there.run(option).code(1);
-        alice.ok("git claim start 42");
-        assert!(there.ok(option).starts_with("claim-token=42:"));
-        // Lost to somebody else, it is let go of, and one is told so.
-        forge.ledger().rewind(10_000);
-        forge
-            .person("bob")
-            .worktree("forge:acme/new.git")
-            .ok("git claim 42");
-        let words = stderr(&there.run("git unclaim").code(4));
-        assert!(
-            words.contains("not bound to that claim any more"),
-            "{words}"
-        );
-        there.run(option).code(1);
-    }
+    let other = forge.person("alice").worktree("forge:acme/new.git");
+    let begin = "git commit --allow-empty -m Begin && git push -u origin HEAD";
+    assert_eq!(
+        lead_out(&alice, "git claim start 42"),
+        ["git claim start 42", begin]
+    );
+    let said = alice.ok("git claim start 42");
+    let setup = "until `git-claim-server setup acme/new.git` is run there";
+    assert!(said.contains(setup), "{said}");
+    // Whoever has cloned it before has to fetch, and to begin nothing.
+    let typed = lead_out(&other, "git claim start 43");
+    assert!(typed[1].starts_with("git fetch origin "), "{typed:#?}");
+    other.ok("git claim start 43");
+    let worktree = alice.json("git claim inspect 42", 0)["worktree"]["path"].clone();
+    let there = alice.at(worktree.as_str().unwrap());
+    there.ok("git push -q origin HEAD");
+    // The admin adds the fence, and what was bound before takes part in it.
+    let mut setup = Command::new(programs::server());
+    setup.current_dir(forge.dir());
+    setup.args(["setup", "--config", "config", "acme/new.git"]);
+    assert!(setup.output().unwrap().status.success());
+    let option = "git config push.pushOption";
+    there.run(option).code(1);
+    alice.ok("git claim start 42");
+    assert!(there.ok(option).starts_with("claim-token=42:"));
+    // Lost to somebody else, it is let go of, and one is told so.
+    forge.ledger().rewind(10_000);
+    forge
+        .person("bob")
+        .worktree("forge:acme/new.git")
+        .ok("git claim 42");
+    let words = stderr(&there.run("git unclaim").code(4));
+    assert!(
+        words.contains("not bound to that claim any more"),
+        "{words}"
+    );
+    there.run(option).code(1);
+}
+
+/// As where the server's git calls the first branch by another name than the
+/// client's.
+#[test]
+fn a_remote_whose_head_names_nothing_has_branches_to_begin_at() {
+    let forge = Forge::new();
+    let repo = forge.add_repo("acme/astray.git");
+    git(&repo, &["symbolic-ref", "HEAD", "refs/heads/master"]);
+    let alice = forge.person("alice").worktree("forge:acme/astray.git");
+    git(alice.dir(), &["symbolic-ref", "HEAD", "refs/heads/unborn"]);
+    let typed = get_through(&alice, "git claim start 42");
+    assert!(typed[1].starts_with("git fetch origin "), "{typed:#?}");
+    assert_eq!(typed[3], "git claim start 42 --base origin/main");
 }
 
 /// Without a tracker any word is an issue, and nothing says which is next.
@@ -360,6 +381,51 @@ fn a_default_branch_that_is_not_there_is_named() {
     assert!(said.contains("problem: HEAD names a branch"), "{said}");
     head("refs/heads/main");
     alice.ok("git claim app-1");
+}
+
+/// What cannot pass by itself is not to be tried again.
+#[test]
+fn a_tracker_that_cannot_be_read_is_for_those_who_can_mend_it() {
+    let forge = Forge::new();
+    let repo = forge.repos().join(REPO);
+    let alice = forge.client("alice");
+    let lines = [
+        "git claim 42",
+        "git claim --next",
+        "git claim start 42",
+        // Over a line of its own.
+        "git claim 42 --wait=1s",
+    ];
+    let told = |expected: &[&str]| {
+        for line in lines {
+            let words = stderr(&alice.run(line).code(6));
+            for expected in expected {
+                assert!(words.contains(expected), "{line}: {words}");
+            }
+            assert!(!words.contains("again is safe"), "{line}: {words}");
+        }
+    };
+    let by_a_push = "hint: trying again does not help before somebody mends the issues";
+    git(&repo, &["config", "claim.tracker", "beads"]);
+    told(&["there is no .beads/issues.jsonl at HEAD", by_a_push]);
+    alice.ok("mkdir .beads");
+    fs::write(alice.dir().join(".beads/issues.jsonl"), "{}\n<<<<<<<\n").unwrap();
+    alice.ok("git add .beads");
+    alice.ok("git commit -q -m Issues");
+    alice.ok("git push -q --force origin HEAD:main");
+    told(&[
+        "read: .beads/issues.jsonl line 1: it has no id\n",
+        by_a_push,
+    ]);
+    git(&repo, &["config", "claim.tracker", "git-issue"]);
+    let blob = git(&repo, &["hash-object", "-w", "HEAD"]);
+    git(&repo, &["update-ref", "refs/issues/42", &blob]);
+    told(&["issue 42: ", by_a_push]);
+    git(&repo, &["config", "claim.maxTtl", "long"]);
+    told(&[
+        "claim.maxTtl",
+        "hint: trying again does not help before the server's administrator",
+    ]);
 }
 
 /// `make demo` where sshd is not installed.

@@ -184,7 +184,7 @@ impl Ground<'_> {
         }
         let default = match self.repository.known_default(self.remote) {
             Some(default) => Some(default),
-            None => self.ask_default().await?,
+            None => self.asked(self.repository.ask_default(self.remote)).await?,
         };
         if default.as_deref() == Some(current.as_str()) {
             return Err(self.is_the_default(&current));
@@ -442,9 +442,14 @@ impl Ground<'_> {
         }
         let default = match self.repository.known_default(self.remote) {
             Some(default) => default,
-            None => match self.ask_default().await? {
+            None => match self.asked(self.repository.ask_default(self.remote)).await? {
                 Some(default) => default,
-                None => return Err(self.nothing_to_begin_at()),
+                None => {
+                    let theirs = self
+                        .asked(self.repository.ask_branches(self.remote))
+                        .await?;
+                    return Err(self.nothing_to_begin_at(&theirs));
+                }
             },
         };
         let name = format!("refs/remotes/{}/{default}", self.remote);
@@ -461,33 +466,51 @@ impl Ground<'_> {
                     "the remote's default branch, {}, is not here yet",
                     escape(&default)
                 ),
-                // Whatever the clone fetches by itself.
-                format!(
-                    "git fetch {} {}",
-                    quote(self.remote),
-                    quote(&format!("+{own}:{name}"))
-                ),
+                self.fetch(&default),
             )),
         }
     }
 
-    fn nothing_to_begin_at(&self) -> Refusal {
-        let next = match self.repository.commit("HEAD") {
-            Some(_) => self.with(|wish| wish.base = Some("HEAD".to_owned())),
-            None => "git commit --allow-empty -m Begin".to_owned(),
+    /// Fetches a branch, whatever the clone fetches by itself.
+    fn fetch(&self, branch: &str) -> String {
+        let remote = self.remote;
+        let refspec = format!("+refs/heads/{branch}:refs/remotes/{remote}/{branch}");
+        format!("git fetch {} {}", quote(remote), quote(&refspec))
+    }
+
+    /// The remote, which has the branches `theirs`, has no default branch.
+    fn nothing_to_begin_at(&self, theirs: &[String]) -> Refusal {
+        let from = |base: &str| self.with(|wish| wish.base = Some(base.to_owned()));
+        let push = format!("git push -u {} HEAD", quote(self.remote));
+        let has_begun = self.repository.commit("HEAD").is_some();
+        let next = match (theirs.first(), self.repository.head()) {
+            (Some(_), _) if has_begun => from("HEAD"),
+            (Some(branch), _) => {
+                let here = format!("refs/remotes/{}/{branch}", self.remote);
+                match self.repository.commit(&here) {
+                    Some(_) => from(&format!("{}/{branch}", self.remote)),
+                    None => self.fetch(branch),
+                }
+            }
+            (None, Head::Branch(_)) if has_begun => push,
+            (None, _) if has_begun => from("HEAD"),
+            (None, _) => format!("git commit --allow-empty -m Begin && {push}"),
+        };
+        let why = match theirs.is_empty() {
+            true => "it is empty",
+            false => "its HEAD names a branch that is not there",
         };
         Refusal::new(
             Reason::NoBaseCommit,
-            "the remote has no default branch to begin at: it is empty, or its HEAD names a branch \
-             that is not there",
+            format!("the remote has no default branch to begin at: {why}"),
             next,
         )
     }
 
-    async fn ask_default(&self) -> Planned<Option<String>> {
-        let asked = self.repository.ask_default(self.remote);
+    /// What the remote itself says, if it does so in time.
+    async fn asked<T>(&self, asked: impl Future<Output = anyhow::Result<T>>) -> Planned<T> {
         let why = match timeout(self.patience, asked).await {
-            Ok(Ok(default)) => return Ok(default),
+            Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => format!("{error:#}"),
             Err(_) => format!("no answer within {}s", self.patience.as_secs()),
         };

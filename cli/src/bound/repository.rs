@@ -191,6 +191,21 @@ impl Repository {
         Ok(default.map(str::to_owned))
     }
 
+    /// The branches that the remote has.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    pub async fn ask_branches(&self, remote: &str) -> Result<Vec<String>> {
+        let mut command = self.command();
+        command.args(["ls-remote", "--heads", "--", remote]);
+        let text = wait_for(command).await?;
+        let names = text.lines().filter_map(|line| {
+            let (_, name) = line.split_once('\t')?;
+            name.strip_prefix("refs/heads/")
+        });
+        Ok(names.map(str::to_owned).collect())
+    }
+
     /// Every registered worktree, the main one first.
     ///
     /// # Errors

@@ -74,10 +74,7 @@ impl Trouble {
         if has("Permission denied (") || has("Too many authentication failures") {
             let hint = match login.is_set {
                 true => format!("`{login}` is what git is set to run, and shows what is wrong"),
-                false => {
-                    "`git claim` uses the key that you push with: is it loaded (`ssh-add -l`)?"
-                        .to_owned()
-                }
+                false => key_hint(std::env::var_os(AGENT).is_some_and(|it| !it.is_empty())),
             };
             return Trouble::Denied { words, hint };
         }
@@ -148,6 +145,18 @@ fn last_words(said: &str) -> String {
     }
 }
 
+/// Where ssh finds the agent.
+const AGENT: &str = "SSH_AUTH_SOCK";
+
+/// What may be wrong with the key of whoever was not let in.
+fn key_hint(has_agent: bool) -> String {
+    let what = match has_agent {
+        true => "is it loaded (`ssh-add -l`)?",
+        false => "if it has a passphrase, `eval \"$(ssh-agent)\" && ssh-add` loads it",
+    };
+    format!("`git claim` uses the key that you push with: {what}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,6 +188,13 @@ mod tests {
             assert!(hint.contains("`ssh -i key h`"), "{hint}");
             assert!(!hint.contains("ssh-add"), "{hint}");
         }
+    }
+
+    #[test]
+    fn an_agent_that_does_not_run_is_not_asked() {
+        assert!(key_hint(true).contains("`ssh-add -l`"));
+        let hint = key_hint(false);
+        assert!(hint.contains("ssh-agent") && !hint.contains("-l"), "{hint}");
     }
 
     #[test]
@@ -222,7 +238,11 @@ mod tests {
                 "strict checking; Host key verification failed",
                 "`ssh h` once",
             ),
-            (DENIED, "Permission denied (publickey)", "ssh-add -l"),
+            (
+                DENIED,
+                "Permission denied (publickey)",
+                "that you push with",
+            ),
             (REFUSED, "Connection refused", "`ssh h` shows"),
             (CHANGED, "has changed", "ask the server's admin"),
             (TURNED_AWAY, "Connection closed by", "too many connections"),
