@@ -82,7 +82,8 @@ fn one_that_fails_keeps_no_other_from_being_done() {
         ("537d", "token"),
         ("766d", "bob has it"),
     ]) {
-        assert!(error.starts_with(&format!("error: {id}: ")), "{error}");
+        // Its message names it, and once is enough.
+        assert_eq!(error.matches(id).count(), 1, "{error}");
         assert!(error.contains(words), "{error}");
     }
     assert_eq!(calls.subverbs(), ["serve"]);
@@ -133,6 +134,26 @@ fn who_gives_no_answer_is_not_asked_for_ever() {
 }
 
 #[test]
+fn a_server_without_the_verb_is_asked_once() {
+    let forge = Forge::new();
+    let script = "echo 'sh: collab-lease: not found' >&2; exit 127";
+    let (alice, calls) = forge.counted_person("alice", script);
+    let alice = alice.worktree(&url(REPO));
+    let words = stderr(&alice.run("git claim renew 42 43").code(7).stdout(""));
+    assert_eq!(
+        words.matches("does not speak collab-lease").count(),
+        1,
+        "{words}"
+    );
+    assert!(
+        words.ends_with("error: 43: not asked, as the server cannot answer\n"),
+        "{words}"
+    );
+    let is_second = |line: &String| line.contains(" 43");
+    assert!(!calls.lines().iter().any(is_second), "{:?}", calls.lines());
+}
+
+#[test]
 fn a_connection_that_breaks_concerns_one() {
     let forge = Forge::new();
     let (alice, calls) = with_three_claims(&forge);
@@ -153,7 +174,7 @@ fn a_connection_that_breaks_concerns_one() {
         errors.starts_with("error: 862b: the connection to "),
         "{errors}"
     );
-    assert!(errors.contains("error: 766d: "), "{errors}");
+    assert!(errors.contains("do not hold 766d"), "{errors}");
     assert_eq!(calls.subverbs(), ["serve", "serve"]);
 }
 

@@ -2,7 +2,7 @@
 //! connection.
 
 use git_claim_api::exit::Exit;
-use git_claim_api::ids::IssueId;
+use git_claim_api::ids::{IssueId, MIN_PREFIX};
 
 use super::named;
 use crate::client::Client;
@@ -33,10 +33,11 @@ pub async fn each(
     client.keep_line()?;
     let mut highest = Exit::Done;
     let mut in_vain = 0;
+    let mut gives_no_answer = None;
     for issue in ids {
-        let done = match in_vain < IN_VAIN {
-            true => one(issue.clone(), client, output).await,
-            false => Err(left_alone()),
+        let done = match gives_no_answer {
+            None => one(issue.clone(), client, output).await,
+            Some(exit) => Err(left_alone(exit)),
         };
         let exit = match done {
             Ok(exit) => {
@@ -46,9 +47,12 @@ pub async fn each(
             Err(failure) => {
                 let exit = exit(failure.kind);
                 in_vain = match exit {
-                    Exit::NotNow | Exit::NoVerb => in_vain + 1,
+                    Exit::NotNow => in_vain + 1,
+                    // It never will.
+                    Exit::NoVerb => IN_VAIN,
                     _ => 0,
                 };
+                gives_no_answer = (in_vain >= IN_VAIN).then_some(exit);
                 tell(&issue, &failure, output)?;
                 exit
             }
@@ -67,8 +71,24 @@ fn exit(kind: Kind) -> Exit {
     }
 }
 
-fn left_alone() -> Failure {
-    Failure::not_now("not asked, as the server gave no answer before").hint("trying again is safe")
+fn left_alone(exit: Exit) -> Failure {
+    match exit {
+        Exit::NoVerb => Failure::new(exit, "not asked, as the server cannot answer"),
+        exit => Failure::new(exit, "not asked, as the server gave no answer before")
+            .hint("trying again is safe"),
+    }
+}
+
+/// Whether a message says which issue it is about. Only an id that no word could
+/// be is known for one.
+fn is_named_in(message: &str, issue: &IssueId) -> bool {
+    let is_of_id = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let typed = issue.as_str();
+    let is_it = |word: &str| match typed.len() >= MIN_PREFIX {
+        true => word.starts_with(typed),
+        false => word == typed,
+    };
+    typed.contains(|c: char| c.is_ascii_digit()) && message.split(|c| !is_of_id(c)).any(is_it)
 }
 
 /// Says what went wrong with one of several: among the replies where they are
@@ -77,9 +97,33 @@ fn tell(issue: &IssueId, failure: &Failure, output: &Output) -> Result<()> {
     if output.json() {
         return output.value(&json::failure_about(issue, failure));
     }
+    let message = match is_named_in(&failure.message, issue) {
+        true => failure.message.clone(),
+        false => format!("{issue}: {}", failure.message),
+    };
     output.failure(&Failure {
-        message: format!("{issue}: {}", failure.message),
+        message,
         ..failure.clone()
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_named_in;
+
+    #[test]
+    fn an_issue_is_named_once() {
+        for (message, issue, is_named) in [
+            ("issue 43 is claimed by bob", "43", true),
+            ("there is no issue '43'", "43", true),
+            ("issue 430 is claimed by bob", "43", false),
+            ("you do not hold ae1c051b: bob has it", "ae1c", true),
+            ("the server cannot be reached (43.5 s)", "43", false),
+            ("no answer came", "no", false),
+        ] {
+            let issue = issue.parse().unwrap();
+            assert_eq!(is_named_in(message, &issue), is_named, "{message}");
+        }
+    }
 }
