@@ -35,8 +35,15 @@ const MOST_TOLD_NEXT: Duration = Duration::from_secs(6);
 /// How far apart those come back who wait for one claim's end.
 const AFTER_THE_END: Duration = Duration::from_millis(200);
 
-/// Asks for a claim until it is had, or `patience` is over; then the last
-/// answer counts.
+/// What waiting has come to.
+#[derive(Debug)]
+pub struct Waited {
+    pub taken: Taken,
+    /// The patience was over, and so the last answer counts.
+    pub in_vain: bool,
+}
+
+/// Asks for a claim until it is had, or `patience` is over.
 ///
 /// # Errors
 /// What is no matter of waiting.
@@ -45,12 +52,12 @@ pub async fn for_claim(
     request: &Request,
     patience: Option<Duration>,
     output: &mut Output,
-) -> Result<Taken> {
+) -> Result<Waited> {
     client.keep_line()?;
     let until = patience.map(|patience| Moment::now() + patience);
     let mut answered = false;
     let mut has_begun_to_watch = false;
-    let outcome = loop {
+    let (outcome, in_vain) = loop {
         let outcome = client.take(request, output).await;
         let obstacle = match &outcome {
             Ok(taken) => obstacle(&taken.reply)?,
@@ -63,10 +70,10 @@ pub async fn for_claim(
         };
         answered |= outcome.is_ok();
         let Some(obstacle) = obstacle else {
-            break outcome;
+            break (outcome, false);
         };
         if until.is_some_and(Moment::is_past) {
-            break outcome;
+            break (outcome, true);
         }
         output.progress(&obstacle.words);
         // What changed before the server began to tell is asked for at once; but
@@ -78,7 +85,10 @@ pub async fn for_claim(
         until_it_may_be_over(client, request, obstacle.over_in, until).await;
     };
     output.end_of_progress();
-    outcome
+    Ok(Waited {
+        taken: outcome?,
+        in_vain,
+    })
 }
 
 /// Waits for as long as asking again would find nothing new.

@@ -12,12 +12,11 @@ use git_claim_api::verb::{Request, Take};
 use super::{answer, eviction};
 use crate::args::{issue_id, ttl};
 use crate::client::{Client, request_id};
-use crate::clock::Moment;
 use crate::completion::offer::Offer;
 use crate::error::{Failure, Result};
 use crate::noted;
 use crate::output::{Output, people};
-use crate::wait;
+use crate::wait::{self, Waited};
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -81,16 +80,18 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         Some(issue) => Request::Acquire { repo, issue, take },
         None => Request::Next { repo, take },
     };
-    let asked = Moment::now();
     let patience = args.wait.flatten();
-    let taken = match args.wait {
-        None => client.take(&request, output).await?,
+    let waited = match args.wait {
+        None => Waited {
+            taken: client.take(&request, output).await?,
+            in_vain: false,
+        },
         Some(patience) => {
             let patience = patience.map(|ttl| Duration::from_secs(ttl.seconds()));
             wait::for_claim(client, &request, patience, output).await?
         }
     };
-    let reply = taken.reply;
+    let reply = waited.taken.reply;
     match reply.exit {
         Exit::Done => noted::held(client, &reply, output),
         _ => noted::told(client, &reply, output),
@@ -103,7 +104,7 @@ pub async fn run(args: Args, client: &mut Client, output: &mut Output) -> Result
         |claim| people::claimed(claim, took_over),
     )
     .map_err(|failure| match patience {
-        Some(time) if (asked + Duration::from_secs(time.seconds())).is_past() => Failure {
+        Some(time) if waited.in_vain => Failure {
             message: format!("{} (waited {})", failure.message, short(time.seconds())),
             ..failure
         },
