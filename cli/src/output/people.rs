@@ -1,5 +1,7 @@
 //! Replies in sentences. What a server sent is escaped here.
 
+use std::path::Path;
+
 use git_claim_api::duration::short;
 use git_claim_api::exit::Exit;
 use git_claim_api::ids::{self, Oid, Session};
@@ -9,6 +11,7 @@ use git_claim_api::text::escape;
 
 use super::time::{left, moment, since};
 use crate::error::Failure;
+use crate::session::machine_name;
 
 /// What a request wanted, for the words of a conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,7 +149,7 @@ pub fn conflict(reply: &ClaimReply, doing: Doing) -> Failure {
                 until(reply),
                 why.unwrap_or_default()
             ))
-            .hint(held_hint(reply, THERE))
+            .hint(held_hint(reply, &there(reply)))
         }
         (Some(Reason::TakenOver), holder) => {
             let message = format!("your claim on {id} was taken over{}", by_whom(reply));
@@ -160,7 +163,7 @@ pub fn conflict(reply: &ClaimReply, doing: Doing) -> Failure {
             elsewhere(reply),
             until(reply)
         ))
-        .hint(held_hint(reply, THERE)),
+        .hint(held_hint(reply, &there(reply))),
         (Some(Reason::OtherKey), Some(holder)) => failure(format!(
             "issue {id} is claimed by {holder} with another key, {}",
             until(reply)
@@ -213,8 +216,29 @@ pub fn conflict(reply: &ClaimReply, doing: Doing) -> Failure {
     }
 }
 
-/// What to do about a claim that one has in another session.
-const THERE: &str = "go on there, or release it there with `git unclaim`";
+/// What to do about a claim that one has in another session. Where its worktree
+/// may be gone, any other can speak for it; but somebody may be at work there.
+fn there(reply: &ClaimReply) -> String {
+    let advice = "go on there, or release it there with `git unclaim`";
+    match &reply.claim.session {
+        Some(session) if !is_seen_here(reply) => format!(
+            "{advice}; only if that worktree is gone, `git unclaim {} --session {}` does it",
+            short_id(&reply.issue),
+            escape(session)
+        ),
+        _ => advice.to_owned(),
+    }
+}
+
+/// Whether the worktree that the claim is bound to is on this machine.
+fn is_seen_here(reply: &ClaimReply) -> bool {
+    let claim = &reply.claim;
+    claim.machine.as_deref() == Some(&machine_name())
+        && claim
+            .worktree
+            .as_ref()
+            .is_some_and(|path| Path::new(path).exists())
+}
 
 /// Whom a waiter waits for.
 pub fn waiting_for(reply: &ClaimReply) -> String {
@@ -401,7 +425,9 @@ mod tests {
             "your claim on a1b2c3d4 has gone to another session of yours (0123abcd) on vm, \
              until released: start in /w/42"
         );
-        assert!(failure.hint.unwrap().contains("go on there"));
+        let hint = failure.hint.unwrap();
+        let way_out = "if that worktree is gone, `git unclaim a1b2c3d4 --session 0123abcd` does it";
+        assert!(hint.ends_with(way_out), "{hint}");
     }
 
     #[test]
