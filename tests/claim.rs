@@ -463,6 +463,9 @@ fn quiet_says_nothing_but_errors() {
         (String::new(), String::new())
     );
     assert!(refused(&bob, "git claim ae1c -q", 4).starts_with("error: "));
+    // What was asked for is shown.
+    assert!(bob.ok("git claims -q").contains("ae1c051b"));
+    assert_eq!(stderr(&bob.run("git claims -q --mine").success()), "");
 }
 
 /// The token's file is a convenience: what the server has answered stands.

@@ -7,7 +7,7 @@ use std::path::Path;
 use assert_cmd::Command;
 use assert_fs::TempDir;
 
-use crate::support::client::{Person, stdout};
+use crate::support::client::{Person, stderr, stdout};
 use crate::support::forge::git;
 use crate::support::programs;
 
@@ -152,6 +152,7 @@ fn help_is_the_manual() {
         ("git-unclaim --help", "git-unclaim(1)"),
         ("git claim help", "git-claim(1)"),
         ("git claim help run", "git-claim-run(1)"),
+        ("git claim help workflow", "gitclaim-workflow(7)"),
         ("git claim run --help", "git-claim-run(1)"),
         ("git claim heartbeat --help", "git-claim-renew(1)"),
         ("git help git-claim-run", "git-claim-run(1)"),
@@ -187,6 +188,15 @@ fn where_no_page_is_installed_help_is_the_long_text() {
         let shown = shown(&person, dir.path(), line);
         assert_eq!(shown.lines().next(), Some(first), "{line}");
     }
+    // A guide has no other text.
+    let mut help = person.command("git", person.home());
+    help.args(["claim", "help", "workflow"])
+        .env("MANPATH", dir.path());
+    let words = stderr(&help.assert().code(1));
+    assert!(
+        words.contains("`man gitclaim-workflow` finds no page"),
+        "{words}"
+    );
 }
 
 /// The text of a page that was made for a printer: `X`, backspace, `X` is bold.

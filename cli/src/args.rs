@@ -10,6 +10,7 @@ use git_claim_api::exit::Exit;
 use git_claim_api::ids::{Invalid, IssueId, Session, Ttl};
 use git_claim_api::text::escape;
 
+use crate::bound::quote::quote;
 use crate::commands::{
     check, claim, claims, completions, help, inspect, install_hook, log, recover, renew, run,
     start, unclaim, whoami,
@@ -65,7 +66,7 @@ pub struct Global {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Say nothing where all went well
+    /// Say nothing where all went well, but what was asked to be shown
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
 
@@ -402,6 +403,9 @@ fn explained(
             Failure::usage(escape(&message))
                 .hint("`git claims --mine` lists yours; `git unclaim <id> <id>` takes several")
         }
+        _ if error.kind() == ErrorKind::MissingRequiredArgument && is_about(&error, "--reason") => {
+            without_reason(program, words)
+        }
         _ if is_about(&error, "--expected-head") => {
             Failure::usage(escape(&message)).hint(WHERE_BRANCH_IS)
         }
@@ -426,15 +430,38 @@ fn explained(
             }
             Some("recover") => failure.hint(WHERE_BRANCH_IS),
             Some("start") => failure.hint(format!(
-                "{NUMBER_SIGN}; `git claim start --next` takes the first open issue"
+                "`git claim start <id>` names one ({NUMBER_SIGN}); `git claim start --next` takes \
+                 the first open issue"
             )),
             Some(_) => failure.hint(NUMBER_SIGN),
             None => failure.hint(format!(
-                "{NUMBER_SIGN}; `git claim --next` takes the first open issue"
+                "`git claim <id>` names one ({NUMBER_SIGN}); `git claim --next` takes the first \
+                 open issue, and `git claim -h` shows more"
             )),
         };
     }
-    Why::Wrong(failure, (!rest.is_empty()).then(|| rest.join("\n")))
+    // A hint is more to the point.
+    let usage = (failure.hint.is_none() && !rest.is_empty()).then(|| rest.join("\n"));
+    Why::Wrong(failure, usage)
+}
+
+/// A claim is to be ended for no reason: all that such a call may need, at once.
+fn without_reason(program: Program, words: &[OsString]) -> Failure {
+    let words = words.iter().skip(1).filter_map(|word| word.to_str());
+    let mut line: Vec<String> = words.map(quote).collect();
+    let has_token = line.iter().any(|word| word.starts_with("--expected-token"));
+    let end = line.iter().position(|word| word == "--");
+    line.insert(end.unwrap_or(line.len()), "--reason '<why>'".to_owned());
+    line.insert(0, program.name().replacen('-', " ", 1));
+    let line = escape(&line.join(" "));
+    Failure::usage("a reason is missing, for whoever loses the claim: --reason <TEXT>").hint(
+        match has_token {
+            true => format!("`{line}`"),
+            false => format!(
+                "`{line}`; of another name's claim also `--expected-token <n>`, the token in `git claim log <id>`"
+            ),
+        },
+    )
 }
 
 /// Why a value was refused: in our words, which name it, behind the option's
@@ -711,10 +738,40 @@ mod tests {
                 said.contains(hint) && !said.contains("tip:"),
                 "{line}: {said}"
             );
-            assert!(!usage.unwrap().contains("tip:"), "{line}");
+            assert_eq!(usage, None, "{line}");
         }
         let nowhere = parsed(Program::Claims, "42");
         assert_eq!(nowhere.unwrap_err(), 2);
+    }
+
+    #[test]
+    fn all_that_is_missing_to_end_a_claim_is_told_at_once() {
+        let told = |program: Program, line: &str| {
+            let words: Vec<OsString> = std::iter::once(program.name())
+                .chain(line.split_whitespace())
+                .map(OsString::from)
+                .collect();
+            match parse(program, &words).unwrap_err().why {
+                Why::Wrong(failure, _) => failure.hint.unwrap(),
+                _ => panic!("{line}"),
+            }
+        };
+        let hint = told(Program::Claim, "--take-over 42");
+        assert!(
+            hint.starts_with("`git claim --take-over 42 --reason '<why>'`; "),
+            "{hint}"
+        );
+        assert!(hint.contains("`--expected-token <n>`"), "{hint}");
+        let hint = told(Program::Claim, "--take-over -- 42");
+        assert!(
+            hint.starts_with("`git claim --take-over --reason '<why>' -- 42`; "),
+            "{hint}"
+        );
+        let hint = told(Program::Unclaim, "42 --force --expected-token 3");
+        assert_eq!(
+            hint,
+            "`git unclaim 42 --force --expected-token 3 --reason '<why>'`"
+        );
     }
 
     #[test]
@@ -729,12 +786,13 @@ mod tests {
             let words = [program.name()].into_iter().chain(line.split(' '));
             let words: Vec<OsString> = words.map(OsString::from).collect();
             let Err(Refused {
-                why: Why::Wrong(failure, _),
+                why: Why::Wrong(failure, usage),
                 ..
             }) = parse(program, &words)
             else {
                 panic!("{line}");
             };
+            assert!(usage.unwrap().contains("Usage: git "), "{line}");
             assert!(
                 failure.message.contains("unexpected argument"),
                 "{failure:?}"

@@ -15,12 +15,23 @@ use crate::output::Output;
 /// length.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The subcommand
+    /// The subcommand; `workflow` is the tutorial
     #[arg(add = Offer::Subcommand)]
     pub subcommand: Option<String>,
 }
 
+/// The pages that are no command's, and what git calls them.
+const GUIDES: [(&str, &str); 1] = [("workflow", "gitclaim-workflow")];
+
 pub fn run(args: &Args, output: &mut Output) -> Result<Exit> {
+    let named = args.subcommand.as_deref();
+    if let Some((_, page)) = GUIDES.iter().find(|(name, _)| Some(*name) == named) {
+        return match manual::show(page) {
+            true => Ok(Exit::Done),
+            false => Err(Failure::error(format!("`man {page}` finds no page"))
+                .hint("`make install` and the packages put it where man looks")),
+        };
+    }
     let mut definition = command(Program::Claim);
     definition.build();
     let asked = match &args.subcommand {

@@ -193,6 +193,9 @@ fn ended_how(ending: &Ending, now: &str) -> String {
     text
 }
 
+/// The most that a cell is filled up to where nothing is cut.
+const WIDEST: usize = 50;
+
 fn table(columns: &[Column], rows: &[Row], layout: Layout) -> String {
     // A column with nothing in it is left out.
     let mut shown: Vec<usize> = (0..columns.len())
@@ -206,15 +209,23 @@ fn table(columns: &[Column], rows: &[Row], layout: Layout) -> String {
         leave_out(&mut shown, columns, wanted, width);
     }
     let mut widths: Vec<usize> = shown.iter().map(|&at| wanted(at)).collect();
-    if let Some(width) = layout.width {
-        let least: Vec<Option<usize>> = shown.iter().map(|&at| columns[at].least).collect();
-        shrink(&mut widths, &least, width);
+    match layout.width {
+        Some(width) => {
+            let least: Vec<Option<usize>> = shown.iter().map(|&at| columns[at].least).collect();
+            shrink(&mut widths, &least, width);
+        }
+        None => widths
+            .iter_mut()
+            .for_each(|width| *width = (*width).min(WIDEST)),
     }
     let line = |cells: Vec<&str>| {
-        let cells = cells
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| fit(cell, *width));
+        let cells = cells.iter().zip(&widths).map(|(cell, width)| {
+            match layout.width {
+                // Nothing is cut, and what is longer makes no other line longer.
+                None if cell.width() > *width => (*cell).to_owned(),
+                _ => fit(cell, *width),
+            }
+        });
         let line = cells.collect::<Vec<_>>().join("  ");
         let line = line.trim_end();
         match layout.width {
@@ -352,6 +363,15 @@ mod tests {
         assert!(lines[2].starts_with("+  2      two"), "{text}");
         assert!(lines[3].starts_with("   3      three"), "{text}");
         assert!(lines[1].ends_with("released"), "{text}");
+    }
+
+    #[test]
+    fn one_long_title_makes_no_other_line_long_and_is_whole_in_a_pipe() {
+        let long = "a".repeat(500);
+        let text = shown(&list(&["one", &long]), None);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[2].contains(&long), "{text}");
+        assert!(lines[0].len() < 100 && lines[1].len() < 100, "{text}");
     }
 
     #[test]
