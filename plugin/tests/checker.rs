@@ -1,6 +1,7 @@
 //! The checker of histories itself: what it must let pass, and what it must not.
 
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use git_claim_api::reply::{Reason, Status, Tenure};
@@ -494,7 +495,7 @@ fn one_request_begins_one_tenure() {
     let again = play.asks("ann", take.clone());
     assert_eq!(play.history[again].answer.as_ref().unwrap().1.exit, 4);
     assert!(play.check().is_ok());
-    play.issue.begun.clear();
+    play.issue.begun = Rc::default();
     play.asks("ann", take);
     assert_eq!(play.check(), Err(Kind::WrongAnswer));
 }

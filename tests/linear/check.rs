@@ -18,6 +18,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::rc::Rc;
 
 use git_claim_api::reply::{Status, Tenure};
 
@@ -450,7 +451,7 @@ impl Checker<'_> {
             return Err(self.wrong(op, "that is not the end it asked for"));
         }
         path.issue.change(ask, outcome, self.end_by(op, shown));
-        self.forget_if_not_repeated(&mut path);
+        self.forget_if_not_repeated(&mut path.issue);
         self.is_in_log(&path.issue, op)?;
         self.fits(&mut path.issue, sight)?;
         Ok(path)
@@ -488,12 +489,14 @@ impl Checker<'_> {
                     if !outcome.is_change() || !self.may_have_begun(&path.issue, *op, outcome) {
                         continue;
                     }
-                    let mut next = path.clone();
-                    next.issue
-                        .change(&operation.ask, outcome, self.end_by(*op, None));
-                    self.forget_if_not_repeated(&mut next);
-                    next.used.insert(*op);
-                    add(&mut on, next);
+                    let mut issue = path.issue.clone();
+                    issue.change(&operation.ask, outcome, self.end_by(*op, None));
+                    self.forget_if_not_repeated(&mut issue);
+                    if is_new(&on, &issue) {
+                        let mut used = path.used.clone();
+                        used.insert(*op);
+                        on.push(Path { issue, used });
+                    }
                 }
             }
         }
@@ -611,18 +614,23 @@ impl Checker<'_> {
     }
 
     /// Which request began a tenure matters only if it is made again.
-    fn forget_if_not_repeated(&self, path: &mut Path) {
-        if let Some(held) = &path.issue.held
+    fn forget_if_not_repeated(&self, issue: &mut Issue) {
+        if let Some(held) = &issue.held
+            && issue.begun.contains(held.note.as_str())
             && !self.repeated.contains(held.note.as_str())
         {
-            path.issue.begun.remove(&held.note);
+            Rc::make_mut(&mut issue.begun).remove(held.note.as_str());
         }
     }
 }
 
 /// Adds a path, unless there is one already that can't be told from it.
 fn add(paths: &mut Vec<Path>, path: Path) {
-    if !paths.iter().any(|there| there.issue == path.issue) {
+    if is_new(paths, &path.issue) {
         paths.push(path);
     }
+}
+
+fn is_new(paths: &[Path], issue: &Issue) -> bool {
+    !paths.iter().any(|there| there.issue == *issue)
 }

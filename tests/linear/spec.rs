@@ -2,6 +2,7 @@
 //! and without a clock of its own. The checker compares every answer with it.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use git_claim_api::reply::Reason;
 
@@ -12,8 +13,9 @@ use super::ask::{Ask, Client, What};
 pub struct Issue {
     pub token: u64,
     pub held: Option<Held>,
-    /// The requests that began a tenure.
-    pub begun: BTreeSet<String>,
+    /// The requests that began a tenure. Of the thousands there may be, each way
+    /// that is followed has most in common with the others.
+    pub begun: Rc<BTreeSet<Rc<str>>>,
 }
 
 /// The tenure that holds or held the claim last, unless it was given back.
@@ -128,7 +130,7 @@ impl Issue {
             } => {
                 if is_own {
                     Outcome::Own
-                } else if self.begun.contains(id) {
+                } else if self.begun.contains(id.as_str()) {
                     Outcome::RequestEnded
                 } else if !is_live {
                     if is_stale(if_token) {
@@ -144,7 +146,7 @@ impl Issue {
                 }
             }
             What::Next { id, .. } => {
-                if self.begun.contains(id) {
+                if self.begun.contains(id.as_str()) {
                     if is_own {
                         Outcome::Own
                     } else {
@@ -213,7 +215,7 @@ impl Issue {
             Outcome::New => {
                 let id = id(ask);
                 self.token += 1;
-                self.begun.insert(id.clone());
+                Rc::make_mut(&mut self.begun).insert(id.as_str().into());
                 self.held = Some(Held {
                     who: ask.client.clone(),
                     end,
