@@ -1,6 +1,6 @@
 //! Every exit code of the commands, reached as it is reached in life.
 
-use std::fs;
+use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::Path;
 
@@ -107,6 +107,17 @@ fn a_bad_command_line_is_2_and_nobody_is_asked() {
     // An empty word can't be typed through `run`.
     alice.git(["claim", ""]).assert().code(2);
     alice.git(["claim", "ae1c", "--ttl", ""]).assert().code(2);
+    // Nor does it matter whether anybody can read why.
+    for (program, words, code) in [
+        ("git-claim", &["--bogus"][..], 2),
+        ("git-claim", &["--bogus", "--json"], 2),
+        ("git-claim", &["run"], 102),
+    ] {
+        let mut command = alice.person().std_command(program, alice.dir());
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let status = command.args(words).stderr(full).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{words:?}");
+    }
     assert_eq!(forge.logins(), 0);
     // After `--` everything is an id.
     fails(&alice, "git claim -- status", 1, "status");

@@ -43,6 +43,19 @@ fn a_passphrase_is_asked_for_at_the_terminal() {
     changes_their_mind.take_until("Enter passphrase for key");
     changes_their_mind.types("\x03");
     changes_their_mind.take_until("error: stopped");
+    // And the terminal echoes what is typed then.
+    for ssh in ["", "GIT_SSH_COMMAND=ssh "] {
+        let command = format!("{ssh}git-claim ae1c051");
+        let commands = format!("sh -c 'trap : INT; {command}; stty -a; echo all done'");
+        let mut terminal = Terminal::new(&alice, &commands);
+        terminal.take_until("Enter passphrase for key");
+        terminal.types("\x03");
+        let said = terminal.take_until("all done");
+        assert!(
+            said.contains(" echo ") && !said.contains("-echo "),
+            "{said}"
+        );
+    }
     alice.ok("git commit -q --allow-empty -m Begin");
     let commands = "sh -c 'git claim start ae1c051 --base HEAD && git claims && echo all done'";
     let mut terminal = Terminal::new(&alice, commands);
@@ -62,6 +75,25 @@ fn a_passphrase_is_asked_for_at_the_terminal() {
     terminal.types(&format!("{PASSPHRASE}\n"));
     let said = terminal.take_until("work may begin");
     assert!(!said.contains("Enter passphrase"), "{said}");
+}
+
+/// The terminal is the command's then.
+#[test]
+fn while_a_command_runs_nobody_is_asked() {
+    let forge = Forge::new();
+    let alice = newcomer(&forge);
+    let end = "cd \"$XDG_RUNTIME_DIR\" && for s in git-claim/*.*; do ssh -S $s -O exit forge; done";
+    alice
+        .person()
+        .make_program("work", &format!("{end}; exec sleep 60"));
+    let run = "sh -c 'git claim run ae1c051 -t 9s -- work; echo code $?'";
+    let mut terminal = Terminal::new(&alice, run);
+    terminal.take_until("Enter passphrase for key");
+    terminal.types(&format!("{PASSPHRASE}\n"));
+    let said = terminal.take_until("code 105");
+    assert!(said.contains("Exit request sent"), "{said}");
+    assert!(!said.contains("Enter passphrase"), "{said}");
+    assert!(said.contains("does not let us in"), "{said}");
 }
 
 #[test]

@@ -178,6 +178,24 @@ fn the_first_free_issue_is_started_with_next() {
     );
 }
 
+/// A checkout may take longer than a connection is kept.
+#[test]
+fn a_connection_that_ended_meanwhile_is_made_anew() {
+    let forge = Forge::new();
+    take_push_options(&forge);
+    let main = fetched(&forge, "alice");
+    let run = main.person().home().join("run");
+    let hook = format!(
+        "cd {}\nfor socket in git-claim/*.*; do ssh -S $socket -O exit forge; done 2>ended",
+        run.display()
+    );
+    write_hook(&git_dir(&main).join("hooks/post-checkout"), &hook);
+    main.ok(START);
+    let ended = fs::read_to_string(run.join("ended")).unwrap();
+    assert!(ended.contains("Exit request sent"), "{ended}");
+    main.at(sibling(&main, issue::CRASH)).ok("git claim check");
+}
+
 /// A worker that comes back to an issue must not be stuck on what it left there.
 #[test]
 fn next_goes_on_in_the_worktree_of_an_earlier_tenure() {

@@ -2,6 +2,7 @@
 //! the help, the man pages and the completions.
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
@@ -262,21 +263,26 @@ impl Refused {
                 Exit::Done.into()
             }
             Why::Wrong(failure, _) if self.json => {
-                eprintln!("{}", json::failure(&failure));
+                to_stderr(&json::failure(&failure).to_string());
                 failure.kind.code().into()
             }
             Why::Wrong(failure, usage) => {
-                eprintln!("error: {}", failure.message);
+                to_stderr(&format!("error: {}", failure.message));
                 if let Some(hint) = &failure.hint {
-                    eprintln!("hint: {hint}");
+                    to_stderr(&format!("hint: {hint}"));
                 }
                 if let Some(usage) = usage {
-                    eprintln!("{usage}");
+                    to_stderr(&usage);
                 }
                 failure.kind.code().into()
             }
         }
     }
+}
+
+/// Nobody may be there to read it, which changes no exit code.
+fn to_stderr(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Reads a command line, the program's name first.

@@ -201,6 +201,11 @@ impl Client {
         }
     }
 
+    /// From now on nobody is asked for a passphrase: the terminal is another's.
+    pub fn ask_nobody(&mut self) {
+        self.transport.ask_nobody();
+    }
+
     /// Whether the next request goes over a connection that stands already.
     pub async fn has_line(&mut self) -> bool {
         self.transport.has_line().await

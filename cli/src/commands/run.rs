@@ -139,6 +139,7 @@ async fn work(args: Args, client: &mut Client, output: &mut Output) -> Result<u8
         (true, None) => After::Kept,
         (false, None) => After::Released,
     };
+    client.ask_nobody();
     let (mut guard, orders) = match Guard::start(&work, lock, lease).await {
         Ok(started) => started,
         Err(failure) => {

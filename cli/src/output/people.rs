@@ -141,7 +141,7 @@ pub fn conflict(reply: &ClaimReply, doing: Doing) -> Failure {
     let failure = |message: String| Failure::new(Exit::Conflict, message);
     let holder = reply.claim.holder.as_deref().map(escape);
     match (reply.reason, holder) {
-        (Some(Reason::TakenOver), Some(_)) if reply.claim.same_principal => {
+        (Some(Reason::TakenOver), Some(_)) if is_ones_own(reply) => {
             let why = reply.why.as_ref().map(|why| format!(": {}", escape(why)));
             failure(format!(
                 "your claim on {id} has gone to another session of yours{}, {}{}",
@@ -269,6 +269,12 @@ fn by_whom(reply: &ClaimReply) -> String {
     let by = reply.by.as_ref().map(|by| format!(" by {}", escape(by)));
     let why = reply.why.as_ref().map(|why| format!(": {}", escape(why)));
     by.unwrap_or_default() + &why.unwrap_or_default()
+}
+
+/// Whether one has taken it over oneself.
+fn is_ones_own(reply: &ClaimReply) -> bool {
+    let is_by_holder = reply.by.is_none() || reply.by == reply.claim.holder;
+    reply.claim.same_principal && is_by_holder
 }
 
 /// Where one's other session works, as far as it is known: its folder, else its name.
@@ -428,6 +434,13 @@ mod tests {
         let hint = failure.hint.unwrap();
         let way_out = "if that worktree is gone, `git unclaim a1b2c3d4 --session 0123abcd` does it";
         assert!(hint.ends_with(way_out), "{hint}");
+        // One's own again by now, but an admin had ended it.
+        moved.by = Some("bob".into());
+        let failure = conflict(&moved, Doing::Renew);
+        assert_eq!(
+            failure.message,
+            "your claim on a1b2c3d4 was taken over by bob: start in /w/42"
+        );
     }
 
     #[test]

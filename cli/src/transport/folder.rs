@@ -25,12 +25,19 @@ pub fn sockets() -> Option<PathBuf> {
     let cache = || absolute("HOME").and_then(cache_of);
     let user = rustix::process::getuid().as_raw();
     let temporary = || Some(std::env::temp_dir().join(format!("git-claim-{user}")));
-    let will_do = |path: &PathBuf| path.as_os_str().as_bytes().len() <= LONGEST && make(path);
+    let will_do = |path: &PathBuf| is_sayable(path) && make(path);
     // One after the other: nothing is made beside the one that will do.
     runtime
         .filter(will_do)
         .or_else(|| cache().filter(will_do))
         .or_else(|| temporary().filter(will_do))
+}
+
+/// Whether a path can be told to ssh, which reads `%` and `${` in it as words of
+/// its own.
+fn is_sayable(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    bytes.len() <= LONGEST && !bytes.contains(&b'%') && !bytes.windows(2).any(|two| two == b"${")
 }
 
 /// Our folder in the cache of `home`; the cache itself is made if need be.
@@ -78,6 +85,22 @@ mod tests {
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
         assert!(!make(&file));
+    }
+
+    #[test]
+    fn what_ssh_would_read_otherwise_will_not_do() {
+        for (path, expected) in [
+            ("/run/user/1/git-claim", true),
+            ("/home/a b/ü/$x", true),
+            ("/home/50%/git-claim", false),
+            ("/home/${HOME}/git-claim", false),
+            (
+                "/home/a-name-that-is-so-long-that-no-socket-has-a-place-in-it",
+                false,
+            ),
+        ] {
+            assert_eq!(is_sayable(Path::new(path)), expected, "{path}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod folder;
 mod line;
 mod local;
 mod mux;
+mod terminal;
 mod words;
 
 use std::time::Duration;
@@ -28,6 +29,7 @@ pub use line::News;
 use line::{End, Line};
 use local::Local;
 use mux::Mux;
+use terminal::Echo;
 use words::Trouble;
 
 /// More than any reply needs; a server that sends more is not listened to.
@@ -42,6 +44,8 @@ pub struct Transport {
     host: String,
     timeout: Duration,
     route: Route,
+    /// Whether ssh may ask for a passphrase.
+    may_ask: bool,
     /// The repository that the server is to serve on one connection; `None`:
     /// each request is a call of its own.
     serves: Option<RepoArg>,
@@ -122,6 +126,7 @@ impl Transport {
                     host: escape(&ssh.host),
                     timeout: settings.timeout,
                     route,
+                    may_ask: true,
                     serves: None,
                     line: None,
                 };
@@ -136,6 +141,7 @@ impl Transport {
                     host: "git-claim-server".to_owned(),
                     timeout: settings.timeout,
                     route: Route::Local(Local::new(without)),
+                    may_ask: false,
                     serves: None,
                     line: None,
                 };
@@ -164,6 +170,11 @@ impl Transport {
     /// serves many on one.
     pub fn keep_line(&mut self, repo: RepoArg) {
         self.serves = Some(repo);
+    }
+
+    /// From now on nobody is asked for a passphrase: the terminal is another's.
+    pub fn ask_nobody(&mut self) {
+        self.may_ask = false;
     }
 
     /// Whether the server is a program on this machine.
@@ -366,9 +377,10 @@ impl Transport {
                 }
                 Trouble::Denied { .. }
                     if let Route::Mux(mux) = &mut self.route
+                        && self.may_ask
                         && command::somebody_can_type() =>
                 {
-                    output.remark("ssh asks for your key's passphrase; `ssh-add` once keeps it");
+                    output.remark("ssh may ask for your key's passphrase; `ssh-add` once keeps it");
                     // Typing takes as long as it takes.
                     let typing = within.unwrap_or(TYPING);
                     match timeout(typing, mux.connect_by_hand()).await {
@@ -479,6 +491,7 @@ fn open(command: &mut tokio::process::Command) -> std::io::Result<Line> {
 /// Runs a program of this machine to its end; it is killed if nobody waits any
 /// longer.
 async fn run(command: &mut tokio::process::Command) -> std::io::Result<Answer> {
+    let _echo = Echo::keep();
     let mut child = command
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::piped())

@@ -27,6 +27,7 @@ use tokio::time::{sleep, timeout};
 
 use super::line::Line;
 use super::read_both;
+use super::terminal::Echo;
 use super::words::{Login, Trouble};
 use crate::answer::Answer;
 use crate::hex::{hex, random};
@@ -161,9 +162,11 @@ impl Mux {
         line: &str,
         input: fn() -> openssh::Stdio,
     ) -> Result<Child<Arc<Session>>, Trouble> {
+        // Since the last request it may have gone: one that is kept does so when
+        // nobody has used it for a while.
         let master = match &self.in_use {
-            Some(master) => master.clone(),
-            None => self.connect().await?,
+            Some(master) if is_alive(&master.socket).await => master.clone(),
+            _ => self.connect().await?,
         };
         self.in_use = Some(master.clone());
         match start(&master.socket, line, input()).await {
@@ -321,6 +324,7 @@ impl Mux {
         self.to_close.push(socket.clone());
         let mut log = unnamed_file(&self.folder.join(format!("{name}.log"))).map_err(unusable)?;
         let seconds = self.persist.unwrap_or(UNKEPT_SECONDS);
+        let _echo = (asks == Asks::Somebody).then(Echo::keep);
         let status = self
             .program()
             .args(["-M", "-f", "-N", "-T", "-a", "-x", "-S"])

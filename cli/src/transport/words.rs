@@ -71,7 +71,15 @@ impl Trouble {
                 hint: format!("`{login}` once shows the key, to check and accept it"),
             };
         }
-        if has("Permission denied (") || has("Too many authentication failures") {
+        if has("Too many authentication failures") {
+            return Trouble::Unreachable {
+                words,
+                hint: "ssh offers more keys than the server lets one try: `IdentityFile` and \
+                       `IdentitiesOnly yes` for that host in ~/.ssh/config name the one"
+                    .to_owned(),
+            };
+        }
+        if has("Permission denied (") {
             let hint = match login.is_set {
                 true => format!("`{login}` is what git is set to run, and shows what is wrong"),
                 false => key_hint(std::env::var_os(AGENT).is_some_and(|it| !it.is_empty())),

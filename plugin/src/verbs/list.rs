@@ -157,8 +157,12 @@ fn ready(admitted: &Admitted<'_>, limit: usize) -> Result<Option<Vec<ReadyIssue>
                     title: issue.title,
                 });
             }
-            if free.len() == limit.min(MOST_READY) || Instant::now() > end {
+            if free.len() == limit.min(MOST_READY) {
                 break;
+            }
+            // A part of them would pass for all.
+            if Instant::now() > end {
+                return Err(TrackerError::Late(tracker.name()));
             }
         }
         Ok(())
