@@ -309,7 +309,7 @@ fn the_first_start_in_a_new_repository_leads_to_a_push() {
         ["git claim start 42", begin]
     );
     let said = alice.ok("git claim start 42");
-    let setup = "until `git-claim-server setup acme/new.git` is run there";
+    let setup = "until `git-claim-server setup acme/new.git` (with `--kind` for gitolite, ";
     assert!(said.contains(setup), "{said}");
     // Whoever has cloned it before has to fetch, and to begin nothing.
     let typed = lead_out(&other, "git claim start 43");

@@ -120,17 +120,17 @@ impl Client {
         self.source.shown_by(&self.remote)
     }
 
-    /// The command that has the server look at claims when somebody pushes, to be
-    /// typed there.
-    pub fn setup_command(&self) -> String {
-        let kind = match self.transport.is_local() {
-            true => " --kind local",
-            false => "",
-        };
-        format!(
-            "git-claim-server setup{kind} {}",
-            escape(&quote(&self.repo))
-        )
+    /// What has the server look at claims when somebody pushes: a command, to be
+    /// typed there. Behind which forge it stands is not known here, and it would
+    /// believe another's word about who pushes.
+    pub fn setup(&self) -> String {
+        let repo = escape(&quote(&self.repo));
+        match self.transport.is_local() {
+            true => format!("`git-claim-server setup --kind local {repo}`"),
+            false => format!(
+                "`git-claim-server setup {repo}` (with `--kind` for gitolite, Forgejo or Gitea)"
+            ),
+        }
     }
 
     /// `--session` or `GIT_CLAIM_SESSION`.

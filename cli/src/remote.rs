@@ -2,6 +2,7 @@
 
 use git_claim_api::text::escape;
 
+use crate::bound::quote::quote;
 use crate::error::{Failure, Result};
 use crate::git::{Config, Git};
 use crate::url::{self, Location};
@@ -25,19 +26,28 @@ pub enum Source {
     Remote,
 }
 
+/// A name as one types it.
+pub fn typed(name: &str) -> String {
+    escape(&quote(name))
+}
+
+pub fn claim_url_of(remote: &str) -> String {
+    typed(&format!("remote.{remote}.claimUrl"))
+}
+
 impl Source {
     /// The command that shows it.
     pub fn shown_by(self, remote: &str) -> String {
         match self {
-            Source::ClaimUrl => format!("git config remote.{}.claimUrl", escape(remote)),
+            Source::ClaimUrl => format!("git config {}", claim_url_of(remote)),
             Source::Remote => "git remote -v".to_owned(),
         }
     }
 
     fn set_by(self, remote: &str) -> String {
         match self {
-            Source::ClaimUrl => format!("git config remote.{}.claimUrl <url>", escape(remote)),
-            Source::Remote => format!("git remote set-url {} <url>", escape(remote)),
+            Source::ClaimUrl => format!("git config {} <url>", claim_url_of(remote)),
+            Source::Remote => format!("git remote set-url {} <url>", typed(remote)),
         }
     }
 
@@ -103,10 +113,10 @@ pub fn name(
         }
         let failure = Failure::error(format!("there is no remote '{}' here", escape(name)));
         Err(match (&names[..], wanted) {
-            ([], _) => failure.hint(format!("`git remote add {} <url>` adds it", escape(name))),
+            ([], _) => failure.hint(format!("`git remote add {} <url>` adds it", typed(name))),
             (_, Some(_)) => failure.hint(format!("there is {}", escape(&names.join(", ")))),
             ([first, ..], None) => {
-                let first = escape(first);
+                let first = typed(first);
                 failure.hint(format!(
                     "there is {}; `--remote {first}` chooses one for this call, `git config \
                      claim.remote {first}` for all",
@@ -163,7 +173,7 @@ fn url_of_remote(git: &Git, name: &str) -> Result<String> {
     push_url(&git.config, name).ok_or_else(|| {
         Failure::error(format!("remote '{}' has no URL", escape(name))).hint(format!(
             "`git remote set-url {} <url>` sets it",
-            escape(name)
+            typed(name)
         ))
     })
 }
@@ -264,6 +274,7 @@ mod tests {
             ),
             (&[A, B], Some("c"), "there is a, b"),
             (&[], Some("foo"), "`git remote add foo <url>` adds it"),
+            (&[], Some("a;b"), "`git remote add 'a;b' <url>` adds it"),
             (&[], None, "`git remote add origin <url>` adds one"),
         ] {
             let failure = name(&config(lines), wanted, || None).unwrap_err();

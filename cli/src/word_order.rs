@@ -96,11 +96,18 @@ pub const RUN_EXAMPLES: &str = "`git claim run 43 -- make test` runs one, `git c
 /// There is a `--` and a command, and no id in front of them.
 fn set_command_apart(definition: &clap::Command, words: &mut Vec<OsString>) -> Result<(), Failure> {
     const FIRST: usize = 2;
-    let is_next = |words: &[OsString]| words.iter().any(|word| word == "--next");
+    let has = |words: &[OsString], which: &[&str]| {
+        let mut words = words.iter();
+        words.any(|word| which.iter().any(|option| word == option))
+    };
+    let is_next = |words: &[OsString]| has(words, &["--next"]);
     let Some(mut at) = plain_word_from(FIRST, definition, words) else {
         let end = words.iter().position(|word| word == "--");
         return match end {
-            Some(end) if !is_next(&words[FIRST..end]) && end + 1 < words.len() => {
+            Some(end)
+                if !has(&words[FIRST..end], &["--next", "-h", "--help"])
+                    && end + 1 < words.len() =>
+            {
                 Err(Failure::usage("no issue is named in front of the command")
                     .of_run()
                     .hint(RUN_EXAMPLES))
@@ -277,6 +284,8 @@ mod tests {
             ("run", "run"),
             ("run --", "run --"),
             ("run --next -- make", "run --next -- make"),
+            ("run --help -- make", "run --help -- make"),
+            ("run -h -- make", "run -h -- make"),
         ] {
             assert_eq!(arranged(given).unwrap(), expected, "{given}");
         }

@@ -231,7 +231,7 @@ impl Work {
             reply,
             push_option,
             is_carried,
-            setup: (whoami.push_options == Some(false)).then(|| client.setup_command()),
+            setup: (whoami.push_options == Some(false)).then(|| client.setup()),
             is_own,
         })
     }
@@ -874,7 +874,7 @@ fn say(done: &Done, output: &mut Output) -> Result<()> {
             escape(&quote(&done.lock.remote))
         )
     } else if let Some(setup) = &done.setup {
-        format!("push as ever: the server looks at no claims until `{setup}` is run there")
+        format!("push as ever: the server looks at no claims until {setup} is run there")
     } else {
         format!("push with `git push -o {}`", done.push_option)
     };

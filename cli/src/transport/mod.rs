@@ -21,7 +21,7 @@ use crate::error::{Failure, Result};
 use crate::git::Git;
 use crate::output::Output;
 use crate::pause::between;
-use crate::remote::Remote;
+use crate::remote::{Remote, claim_url_of, typed};
 use crate::settings::Settings;
 use crate::url::Location;
 use command::SshCommand;
@@ -445,8 +445,10 @@ fn unusable(remote: &Remote, scheme: &str) -> Failure {
         "claims are asked for over ssh, and not over {scheme} (remote '{name}')"
     ))
     .hint(format!(
-        "`git remote set-url --push {name} <ssh url>`, if one can push there over ssh; else \
-         `git config remote.{name}.claimUrl <ssh url>` names a server that keeps its claims"
+        "`git remote set-url --push {} <ssh url>`, if one can push there over ssh; else \
+         `git config {} <ssh url>` names a server that keeps its claims",
+        typed(&remote.name),
+        claim_url_of(&remote.name)
     ))
 }
 
