@@ -2,15 +2,18 @@
 //! had looked at may be otherwise when it is its turn.
 
 use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
-use serde_json::Value;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 
+use crate::support::client::Client;
 use crate::support::clock::Clock;
-use crate::support::forge::{Forge, REPO, close_issue};
-use crate::support::{issue, programs};
+use crate::support::forge::{Forge, REPO, children, close_issue};
+use crate::support::{eventually, issue, programs};
 
 /// A forge whose ledger is somebody else's to change for now.
 struct Queue {
@@ -21,7 +24,11 @@ struct Queue {
 
 impl Queue {
     fn new() -> Queue {
-        let forge = Forge::without_sshd("\twrite = *\n");
+        Queue::before(Forge::without_sshd("\twrite = *\n"))
+    }
+
+    /// The one before the ledger of `forge`.
+    fn before(forge: Forge) -> Queue {
         let clock = Clock::new(forge.dir());
         let lock = File::create(forge.repos().join("collab.db-queue")).unwrap();
         Queue { forge, clock, lock }
@@ -53,11 +60,149 @@ impl Queue {
     /// Starts a request, and waits until it stands in the queue.
     fn queue(&self, words: &str) -> Child {
         let child = self.ask(words);
-        while !queues(child.id()) {
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        eventually("the request's wait", || queues(child.id()));
         child
     }
+
+    /// The server of sshd's that stands in the queue, once there is one.
+    fn waiting(&self) -> u32 {
+        let waiting = || self.forge.servers().into_iter().find(|pid| queues(*pid));
+        eventually("the request's wait", || waiting().is_some());
+        waiting().unwrap()
+    }
+}
+
+/// Whether any process has the other end of the pipe that this one writes to.
+fn is_read(pid: u32) -> bool {
+    let Ok(stdout) = fs::read_link(format!("/proc/{pid}/fd/1")) else {
+        return false;
+    };
+    let processes = fs::read_dir("/proc").unwrap().map_while(Result::ok);
+    let mut open = processes
+        .filter_map(|process| fs::read_dir(process.path().join("fd")).ok())
+        .flatten()
+        .map_while(Result::ok);
+    open.any(|file| {
+        let reads = fs::symlink_metadata(file.path()).is_ok_and(|end| end.mode() & 0o400 != 0);
+        reads && fs::read_link(file.path()).is_ok_and(|pipe| pipe == stdout)
+    })
+}
+
+/// Whether a process has ended, be it that nobody has asked how.
+fn has_ended(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.is_empty() || status.contains("State:\tZ")
+}
+
+/// What a client asks for that goes away meanwhile, by itself or with its login.
+fn asked(client: &Client) -> [(&'static str, Command, String); 4] {
+    let person = client.person();
+    let ssh = |words: String| {
+        let mut ssh = person.std_command("ssh", client.dir());
+        ssh.args(["forge", &words]);
+        ssh
+    };
+    let mut claim = person.std_command("git-claim", client.dir());
+    claim.args(["ae1c", "--ttl", "1h"]);
+    let line = format!("{}\n", json!({"op":"acquire","issue":"ae1c","session":"s"}));
+    [
+        (
+            "a login's only request",
+            ssh(format!("collab-lease acquire {REPO} ae1c --session s")),
+            String::new(),
+        ),
+        (
+            "one of many over a login that stays",
+            client.std_ssh(format!("collab-lease next {REPO} --session s")),
+            String::new(),
+        ),
+        (
+            "a line of serve",
+            ssh(format!("collab-lease serve {REPO}")),
+            line,
+        ),
+        ("git claim", claim, String::new()),
+    ]
+}
+
+/// Lets a client go whose request waits, and then the request have its turn;
+/// whether it had one.
+fn goes_while_it_waits(queue: &Queue, ask: &mut Command, sent: &str) -> bool {
+    queue.stand_first();
+    let mut client = ask
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = client.stdin.take().unwrap();
+    input.write_all(sent.as_bytes()).unwrap();
+    let server = queue.waiting();
+    client.kill().unwrap();
+    client.wait().unwrap();
+    eventually("the end of its session", || !is_read(server));
+    let waits = queues(server);
+    queue.let_pass();
+    eventually("the end of the server", || has_ended(server));
+    waits
+}
+
+/// It may have asked again meanwhile, and been told otherwise.
+#[test]
+fn a_client_that_has_gone_while_it_waited_gets_nothing() {
+    let queue = Queue::before(Forge::new());
+    let alice = queue.forge.client("alice");
+    let bob = queue.forge.client("bob");
+    // A login that stays is there before.
+    alice.ok("git claim 862b --ttl 1h");
+    for (what, mut ask, sent) in asked(&alice) {
+        // A machine that is very busy may let a request run out of time first.
+        let waited = (0..3).any(|_| goes_while_it_waits(&queue, &mut ask, &sent));
+        assert!(waited, "{what}");
+        let left = bob.json("git claims", 0);
+        let left = left["leases"].as_array().unwrap();
+        assert_eq!(left.len(), 1, "{what}: {left:?}");
+        assert_eq!(left[0]["issue"], issue::RETITLED, "{what}");
+    }
+    let taken = bob.json("git claim ae1c --ttl 1h", 0);
+    assert_eq!(taken["token"], 1);
+}
+
+/// What was pushed is pushed, whoever is there to hear what it ended.
+#[test]
+fn a_pusher_that_has_gone_ends_the_claim_that_the_push_is_done_with() {
+    let queue = Queue::before(Forge::new());
+    queue.forge.set_up_fence();
+    let alice = queue.forge.client("alice");
+    let name = format!("refs/issues/{}", issue::CRASH);
+    alice.ok(&format!("git fetch -q origin {name}:{name}"));
+    alice.ok("git claim ae1c --ttl 1h");
+    close_issue(alice.dir(), &name);
+    queue.stand_first();
+    let mut push = alice
+        .person()
+        .std_command("git", alice.dir())
+        .args(["push", "-q", "origin", &name])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let hook = queue.waiting();
+    let [ssh] = children(push.id())[..] else {
+        panic!("git pushes over one ssh");
+    };
+    kill(ssh);
+    push.wait().unwrap();
+    queue.let_pass();
+    eventually("the end of the hook", || has_ended(hook));
+    assert_eq!(alice.json("git claims", 0)["leases"], json!([]));
+    let log = alice.json("git claim log ae1c", 0);
+    assert_eq!(log["tenures"][0]["how"], "closed");
+}
+
+fn kill(pid: u32) {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
 }
 
 /// Whether a process waits for a lock that another one has.

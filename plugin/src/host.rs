@@ -67,7 +67,8 @@ pub trait Host {
         Ok(Input::End)
     }
 
-    /// Whether the peer has gone or the host is stopping.
+    /// Whether the peer has gone or the host is stopping; asked right before a
+    /// change is made.
     fn is_cancelled(&self) -> bool;
 
     /// The repository's git directory; `None` where the host has none on this

@@ -276,23 +276,33 @@ impl<'a> Call<'a> {
         self.server.ledger.read(self.when(), look)
     }
 
-    /// Changes the ledger.
+    /// Changes the ledger, for a peer that is still there: one that has gone may
+    /// have asked again by now, and been told otherwise. What the host itself asks
+    /// for is done whoever has gone.
     ///
     /// # Errors
-    /// As [`Ledger::change`].
+    /// As [`Ledger::change`]; the peer has gone, and nothing was changed.
     pub fn change(
         &self,
         work: &mut dyn FnMut(&mut dyn Transaction) -> Result<Verdict, LedgerError>,
-    ) -> Result<(), LedgerError> {
-        self.server.ledger.change(self.when(), work)
-    }
-
-    /// The ledger's own id.
-    ///
-    /// # Errors
-    /// As [`Ledger::id`].
-    pub fn ledger_id(&self) -> Result<String, LedgerError> {
-        self.server.ledger.id(self.when())
+    ) -> Result<(), Failure> {
+        let mut is_cancelled = false;
+        self.server.ledger.change(self.when(), &mut |transaction| {
+            let verdict = work(transaction)?;
+            is_cancelled = verdict == Verdict::Commit
+                && !self.asker.is_host
+                && self.server.host.is_cancelled();
+            Ok(if is_cancelled {
+                Verdict::Discard
+            } else {
+                verdict
+            })
+        })?;
+        if is_cancelled {
+            Err(Failure::Gone)
+        } else {
+            Ok(())
+        }
     }
 
     /// The ledger's version.
@@ -393,18 +403,6 @@ impl<'a> Call<'a> {
             repository,
             access: need,
         })
-    }
-
-    /// Whether the peer has gone in the meantime.
-    ///
-    /// # Errors
-    /// [`Failure::Gone`] if so.
-    pub fn still_wanted(&self) -> Result<(), Failure> {
-        if self.server.host.is_cancelled() {
-            Err(Failure::Gone)
-        } else {
-            Ok(())
-        }
     }
 
     /// A line for the admin.

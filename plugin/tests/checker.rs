@@ -632,10 +632,6 @@ impl Ledger for Forgetful {
     fn version(&self, when: When<'_>) -> Result<Version, LedgerError> {
         self.ledger.version(when)
     }
-
-    fn id(&self, when: When<'_>) -> Result<String, LedgerError> {
-        self.ledger.id(when)
-    }
 }
 
 #[test]

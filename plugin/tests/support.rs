@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use assert_fs::TempDir;
 use git_claim_api::access::Access;
+use git_claim_api::exit::Exit;
 use git_claim_api::push::Push;
 use git_claim_api::settings::PluginSettings;
 use git_claim_plugin::claim::Now;
 use git_claim_plugin::host::{Host, HostError, Input, Level, Stream};
-use git_claim_plugin::ledger::{Ledger, When};
+use git_claim_plugin::ledger::{Ledger, View, When};
 use git_claim_plugin::server::{Asker, Server};
 use serde_json::Value;
 
@@ -62,6 +63,8 @@ struct TestHost {
     out: RefCell<[Vec<u8>; 2]>,
     /// What the peer does, one thing after the other.
     input: RefCell<VecDeque<Peer>>,
+    /// Whether the peer leaves before it is answered.
+    leaves: Cell<bool>,
     events: RefCell<Vec<Value>>,
 }
 
@@ -117,6 +120,7 @@ impl<E: Engine> Forge<E> {
                 repos,
                 out: RefCell::default(),
                 input: RefCell::default(),
+                leaves: Cell::new(false),
                 events: RefCell::default(),
             },
         }
@@ -134,7 +138,13 @@ impl<E: Engine> Forge<E> {
             clock: &|| Now(self.host.now_ms.get()),
             deadline: Instant::now() + Duration::from_secs(10),
         };
-        self.ledger.id(when).unwrap()
+        let mut id = String::new();
+        let look = &mut |view: &dyn View| {
+            id = view.ledger_id()?;
+            Ok(())
+        };
+        self.ledger.read(when, look).unwrap();
+        id
     }
 
     /// Runs `collab-lease <words>` for `user`. `root` is an admin, `guest` may
@@ -149,6 +159,15 @@ impl<E: Engine> Forge<E> {
 
     pub fn ask_as_host(&self, words: &str) -> Said {
         self.exec("host", "", &format!("collab-lease {words}"), true)
+    }
+
+    /// The same with a peer that has gone by the time of the change; whether there
+    /// is an answer all the same.
+    pub fn ask_and_leave(&self, user: &str, words: &str, is_host: bool) -> bool {
+        self.host.leaves.set(true);
+        let exit = self.run(user, "", &format!("collab-lease {words}"), is_host);
+        self.host.leaves.set(false);
+        exit.is_some()
     }
 
     /// The hook `subverb` about a push to `repo`.
@@ -214,9 +233,19 @@ impl<E: Engine> Forge<E> {
     }
 
     fn exec(&self, user: &str, key: &str, command: &str, is_host: bool) -> Said {
+        let exit = self.run(user, key, command, is_host);
+        let [stdout, stderr] = self.host.out.take();
+        Said {
+            exit: exit.expect("the peer is there").code(),
+            stdout: String::from_utf8(stdout).unwrap(),
+            stderr: String::from_utf8(stderr).unwrap(),
+        }
+    }
+
+    fn run(&self, user: &str, key: &str, command: &str, is_host: bool) -> Option<Exit> {
         *self.host.user.borrow_mut() = user.to_owned();
         *self.host.out.borrow_mut() = Default::default();
-        let exit = Server {
+        Server {
             ledger: &*self.ledger,
             settings: &self.settings,
             host: &self.host,
@@ -229,13 +258,7 @@ impl<E: Engine> Forge<E> {
                 is_host,
             },
             Instant::now() + Duration::from_secs(10),
-        );
-        let [stdout, stderr] = self.host.out.take();
-        Said {
-            exit: exit.expect("the peer is there").code(),
-            stdout: String::from_utf8(stdout).unwrap(),
-            stderr: String::from_utf8(stderr).unwrap(),
-        }
+        )
     }
 }
 
@@ -365,7 +388,7 @@ impl Host for TestHost {
     }
 
     fn is_cancelled(&self) -> bool {
-        false
+        self.leaves.get()
     }
 
     fn repo_path(&self, repo: &str) -> Result<Option<PathBuf>, HostError> {

@@ -54,6 +54,41 @@ fn a_claim_lives_from_its_acquisition_to_its_release() {
 }
 
 #[test]
+fn a_peer_that_has_gone_changes_nothing_and_what_the_host_asks_is_done() {
+    let forge = Forge::new();
+    let bound = "--session s1 --branch claim/2 --worktree /w --machine m";
+    for words in [
+        "acquire r.git 1 --ttl 600 --session s1",
+        &format!("acquire r.git 2 --ttl 600 {bound}"),
+    ] {
+        assert_eq!(forge.ask("ann", words).exit, 0);
+    }
+    let held = || {
+        let said = forge.ask("ann", "list r.git").json();
+        let leases = said["leases"].as_array().unwrap().clone();
+        let row = |lease: &Value| [&lease["issue"], &lease["generation"]].map(Value::clone);
+        leases.iter().map(row).collect::<Vec<_>>()
+    };
+    let before = held();
+    assert_eq!(before.len(), 2);
+    for words in [
+        "acquire r.git 3 --ttl 600 --session s1",
+        "acquire r.git 1 --ttl 900 --session s1",
+        "acquire r.git 1 --session s2 --take-over --reason x --expected-token 1",
+        "renew r.git 1 --ttl 900 --session s1",
+        "release r.git 1 --session s1",
+        &format!("acquire r.git 4 {}", bound.replace("claim/2", "claim/4")),
+    ] {
+        assert!(!forge.ask_and_leave("ann", words, false), "{words}");
+        assert_eq!(held(), before, "{words}");
+    }
+    // Who only looks is answered, for all that anybody knows.
+    assert!(forge.ask_and_leave("ann", "show r.git 1", false));
+    assert!(forge.ask_and_leave("host", "rename r.git new.git", true));
+    assert_eq!(held().len(), 0);
+}
+
+#[test]
 fn every_conflict_is_held_with_a_reason() {
     let forge = Forge::new();
     forge.ask("ann", "acquire r.git 42 --ttl 60 --session s1");

@@ -365,8 +365,7 @@ impl Output for Nowhere {
     }
 }
 
-/// The callbacks. `now` and `cancelled` are the optional ones that these loaders
-/// leave to the plugin: sshd kills a session whose client is gone.
+/// The callbacks. `now` is the one that these loaders leave to the plugin.
 const HOST_CALLBACKS: gclaim_host = gclaim_host {
     size: size_of_u32::<gclaim_host>(),
     abi_minor: GCLAIM_ABI_MINOR,
@@ -377,7 +376,7 @@ const HOST_CALLBACKS: gclaim_host = gclaim_host {
     authorize: Some(on_authorize),
     write: Some(on_write),
     read: Some(on_read),
-    cancelled: None,
+    cancelled: Some(on_cancelled),
     repo_path: Some(on_repo_path),
     resolve_issue: None,
     event: Some(on_event),
@@ -605,6 +604,12 @@ unsafe extern "C" fn on_read(
         }
     };
     // SAFETY: the plugin hands back the request's `call` during exec.
+    unsafe { with_call(call, body) }
+}
+
+unsafe extern "C" fn on_cancelled(call: *mut c_void) -> i32 {
+    let body = |call: &Call<'_>| i32::from(call.output.is_given_up());
+    // SAFETY: the plugin hands back the `call` of the call under way.
     unsafe { with_call(call, body) }
 }
 

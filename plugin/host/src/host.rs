@@ -5,6 +5,8 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use git_claim_api::access::Access;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::stdio::stdout;
 
 use crate::post_claim;
 
@@ -70,6 +72,15 @@ impl Stream {
     }
 }
 
+/// Whether nobody has the other end of the program's stdout any more, as when a
+/// session of sshd's is over. sshd does not end what ran in it.
+pub fn reader_has_gone() -> bool {
+    let stdout = stdout();
+    let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+    let gone = PollFlags::ERR | PollFlags::HUP;
+    poll(&mut polled, Some(&Timespec::default())).is_ok() && polled[0].revents().intersects(gone)
+}
+
 /// Where what a request reads comes from.
 pub trait Input {
     /// Reads some of it; 0 at its end.
@@ -97,4 +108,10 @@ pub trait Output {
     /// # Errors
     /// The reader has gone, or the request was given up.
     fn write(&self, stream: Stream, data: &[u8]) -> io::Result<()>;
+
+    /// Whether a change would be for nobody any more: the reader has gone, or was
+    /// told that it is too late. Asked right before one is made.
+    fn is_given_up(&self) -> bool {
+        false
+    }
 }

@@ -10,7 +10,7 @@ use git_claim_api::ledger::LedgerPlace;
 use git_claim_api::verb::Request;
 
 use crate::abi::{self, CallError, Instance, OpenError, Plugin};
-use crate::host::{Host, Input, NoInput, Output, Stream};
+use crate::host::{Host, Input, NoInput, Output, Stream, reader_has_gone};
 use crate::log::{Level, log};
 use crate::plugin_file::PluginFile;
 use crate::report::Failure;
@@ -147,9 +147,9 @@ fn failed(status: CallError) -> Failure {
         CallError::Busy => busy(),
         CallError::NotFound | CallError::Denied => Failure::repository_not_found(),
         CallError::Invalid => Failure::refused(status),
+        CallError::Cancelled => Failure::not_now(status),
         CallError::Config
         | CallError::Io
-        | CallError::Cancelled
         | CallError::Forked
         | CallError::Panicked
         | CallError::Unknown(_) => Failure::set_up_wrongly(status),
@@ -182,5 +182,9 @@ impl Output for Answer<'_> {
             self.begun.set(true);
         }
         stream.write(data)
+    }
+
+    fn is_given_up(&self) -> bool {
+        reader_has_gone() || !self.watchdog.may_change()
     }
 }

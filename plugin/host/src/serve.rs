@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::stdio::stdin;
 
-use crate::host::{Input, Output, Stream};
+use crate::host::{Input, Output, Stream, reader_has_gone};
 use crate::watchdog::LIMIT;
 
 /// How long a read waits for the client before it says that there is nothing
@@ -75,6 +75,10 @@ impl Output for Line {
         // A client that does not read its replies keeps only itself waiting.
         let _rest = self.work.rest();
         stream.write(data)
+    }
+
+    fn is_given_up(&self) -> bool {
+        reader_has_gone()
     }
 }
 

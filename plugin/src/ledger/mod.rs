@@ -145,6 +145,13 @@ pub trait View {
     /// The ledger's time: what ends are tested against and computed from here.
     fn now(&self) -> Now;
 
+    /// The ledger's own random id, minted when it was created: by the first
+    /// change.
+    ///
+    /// # Errors
+    /// [`LedgerError`], as for every method here.
+    fn ledger_id(&self) -> Result<String, LedgerError>;
+
     /// The row; the default if it never had one.
     ///
     /// # Errors
@@ -294,13 +301,6 @@ pub trait Ledger: Send + Sync {
     /// # Errors
     /// [`LedgerError`].
     fn version(&self, when: When<'_>) -> Result<Version, LedgerError>;
-
-    /// The ledger's own random id, minted when it was created: by the first
-    /// change.
-    ///
-    /// # Errors
-    /// [`LedgerError`].
-    fn id(&self, when: When<'_>) -> Result<String, LedgerError>;
 }
 
 /// Opens the ledger that the settings name.

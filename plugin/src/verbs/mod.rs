@@ -135,6 +135,8 @@ struct Outcome<T> {
     /// After the change, if there was one.
     claim: Claim,
     decision: Decision<T>,
+    /// Which a bound claim's record names.
+    ledger_id: Option<String>,
     now: Now,
 }
 
@@ -147,7 +149,6 @@ fn decide<T>(
     decision: &mut Decide<'_, T>,
 ) -> Result<Outcome<T>, Failure> {
     let call = admitted.call;
-    call.still_wanted()?;
     let mut outcome = None;
     let mut before = Claim::default();
     call.change(&mut |transaction| {
@@ -167,9 +168,12 @@ fn decide<T>(
             }
             _ => Verdict::Discard,
         };
+        // Behind the change it could fail, and what was done be called not done.
+        let ledger_id = ledger_id_for(transaction, &claim)?;
         outcome = Some(Outcome {
             claim,
             decision,
+            ledger_id,
             now,
         });
         Ok(verdict)
@@ -180,6 +184,15 @@ fn decide<T>(
         admitted.announce(issue, outcome.now, &before, claim, ended.as_ref());
     }
     Ok(outcome)
+}
+
+/// The ledger's id, which a bound claim's record names; not asked for where
+/// there is none to show.
+fn ledger_id_for(
+    view: &(impl View + ?Sized),
+    claim: &Claim,
+) -> Result<Option<String>, LedgerError> {
+    claim.is_bound().then(|| view.ledger_id()).transpose()
 }
 
 /// What a decision on `issue` looks at.
@@ -204,11 +217,10 @@ fn settle<T>(
     status: Status,
     grant: impl FnOnce(T, ClaimReply) -> ClaimReply,
 ) -> Result<Answer, Failure> {
-    let ledger_id = ledger_id_for(admitted, &outcome.claim)?;
     let viewer = Viewer {
         caller,
         may_write: admitted.may(Access::Write),
-        ledger_id: ledger_id.as_deref(),
+        ledger_id: outcome.ledger_id.as_deref(),
         now: outcome.now,
     };
     match outcome.decision {
@@ -224,16 +236,6 @@ fn settle<T>(
             let reply = viewer.reply(status, &admitted.repo, issue, &outcome.claim);
             Answer::new(Exit::Done, &grant(value, reply))
         }
-    }
-}
-
-/// The ledger's id, which a bound claim's record names; not asked for where
-/// there is none to show.
-fn ledger_id_for(admitted: &Admitted<'_>, claim: &Claim) -> Result<Option<String>, Failure> {
-    if claim.is_bound() {
-        Ok(Some(admitted.call.ledger_id()?))
-    } else {
-        Ok(None)
     }
 }
 

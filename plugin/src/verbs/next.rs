@@ -57,7 +57,6 @@ pub fn run(admitted: &Admitted<'_>, take: &Take) -> Result<Answer, Failure> {
         if candidates.is_empty() {
             break;
         }
-        call.still_wanted()?;
         taken = take_first(admitted, &candidates, &caller, take, ttls, &lease_id)?;
         if !matches!(taken, Taken::None) {
             break;

@@ -34,12 +34,12 @@ pub fn run(
     let call = admitted.call;
     let binding = bound(admitted, wanted.binding, "recover")?;
     let lease_id = random::id();
-    let ledger_id = call.ledger_id()?;
-    call.still_wanted()?;
+    let mut ledger_id = String::new();
     let mut decided = None;
     let mut change = None;
     call.change(&mut |transaction| {
         let now = transaction.now();
+        ledger_id = transaction.ledger_id()?;
         let binding = binding.clone().minted_at(now);
         let claim = transaction.claim(&admitted.repo, &issue)?;
         let taken_by = transaction

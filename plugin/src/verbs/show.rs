@@ -6,8 +6,9 @@ use git_claim_api::ids::{IssueId, Session};
 use git_claim_api::reply::{ClaimReply, Status};
 
 use crate::claim::record::{self, Place};
+use crate::claim::{Claim, Now};
 use crate::server::{Admitted, Answer, Failure};
-use crate::verbs::{full_id, look_at};
+use crate::verbs::full_id;
 use crate::view::Viewer;
 
 pub fn run(
@@ -17,8 +18,13 @@ pub fn run(
 ) -> Result<Answer, Failure> {
     let issue = full_id(admitted, typed)?;
     let caller = admitted.caller(session);
-    let (claim, now) = look_at(admitted, &issue)?;
-    let ledger_id = admitted.call.ledger_id()?;
+    let (mut claim, mut now, mut ledger_id) = (Claim::default(), Now(0), String::new());
+    admitted.call.read(&mut |view| {
+        claim = view.claim(&admitted.repo, &issue)?;
+        now = view.now();
+        ledger_id = view.ledger_id()?;
+        Ok(())
+    })?;
     let viewer = Viewer {
         caller: &caller,
         may_write: claim.is_bound() && admitted.may(Access::Write),

@@ -5,7 +5,7 @@ use git_claim_api::reply::Status;
 
 use crate::claim::{self, Now, Situation, Verify};
 use crate::server::{Admitted, Answer, Failure};
-use crate::verbs::{Outcome, full_id, settle, situation};
+use crate::verbs::{Outcome, full_id, ledger_id_for, settle, situation};
 
 pub fn run(
     admitted: &Admitted<'_>,
@@ -16,10 +16,11 @@ pub fn run(
     let issue = full_id(admitted, typed)?;
     let caller = admitted.caller(session);
     let mut found = Situation::default();
-    let mut now = Now(0);
+    let (mut now, mut ledger_id) = (Now(0), None);
     admitted.call.read(&mut |view| {
         now = view.now();
         found = situation(view, &admitted.repo, &issue, &caller)?;
+        ledger_id = ledger_id_for(view, &found.claim)?;
         Ok(())
     })?;
     let ask = Verify {
@@ -29,6 +30,7 @@ pub fn run(
     let outcome = Outcome {
         decision: claim::verify(&found, &ask, now),
         claim: found.claim,
+        ledger_id,
         now,
     };
     settle(

@@ -90,4 +90,8 @@ impl Output for Pipe {
             .blocking_send((stream, data.to_vec()))
             .map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
+
+    fn is_given_up(&self) -> bool {
+        self.0.is_closed()
+    }
 }

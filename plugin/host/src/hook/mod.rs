@@ -27,7 +27,7 @@ use crate::kept::Kept;
 use crate::log::{Level, log};
 use crate::report::Failure;
 use crate::request::Job;
-use crate::watchdog::{Watchdog, busy};
+use crate::watchdog::Watchdog;
 
 /// Behind which forge a hook runs. It is fixed when the hook is set up, and only
 /// that forge's variables are read: others a client may be able to set.
@@ -135,7 +135,11 @@ impl Hook<'_> {
             push,
             |repo| Request::Settle { repo },
             |failure| {
-                not_settled(failure);
+                log(Level::Warn, &format!("post-receive: {}", failure.error));
+                tell(&format!(
+                    "warning: it is not known which claims this push has released: {}\n",
+                    escape(&failure.error)
+                ));
                 Exit::Done.code()
             },
         );
@@ -167,7 +171,7 @@ impl Hook<'_> {
         request: impl FnOnce(RepoArg) -> Request,
         late: impl FnOnce(&Failure) -> u8 + Send + 'static,
     ) -> Result<T, Failure> {
-        let watchdog = Watchdog::start_with(move || late(&busy())).map_err(Failure::not_now)?;
+        let watchdog = Watchdog::start_with(late).map_err(Failure::not_now)?;
         let asked = (|| {
             let place = Place::find(self.kind, self.config, &self.git_dir)?;
             push.pusher = pusher::find(self.kind, &place.settings);

@@ -269,6 +269,10 @@ impl View for Change<'_> {
         self.look.now()
     }
 
+    fn ledger_id(&self) -> Result<String, LedgerError> {
+        self.look.ledger_id()
+    }
+
     fn claim(&self, repo: &str, issue: &IssueId) -> Result<Claim, LedgerError> {
         self.take_turn(repo, issue)?;
         self.look.claim(repo, issue)

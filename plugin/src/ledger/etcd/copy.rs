@@ -46,7 +46,7 @@ impl EtcdLedger {
         let mut held: HashMap<String, Pair> = by_place(all("held")?);
         let mut live: HashMap<String, Pair> = by_place(all("live")?);
         let mut contents = Contents {
-            id: look.id().to_owned(),
+            id: look.meta().id.clone(),
             at: look.now().floor(),
             ..Contents::default()
         };

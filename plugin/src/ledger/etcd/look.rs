@@ -140,10 +140,6 @@ impl<'a> Look<'a> {
         &self.meta
     }
 
-    pub fn id(&self) -> &str {
-        &self.meta.id
-    }
-
     /// A number above those of all tenures that had begun.
     pub fn next_seq(&self) -> u64 {
         self.meta.seq_base + self.revision() + 1
@@ -453,6 +449,10 @@ fn limit_of(limit: Option<u32>) -> usize {
 impl View for Look<'_> {
     fn now(&self) -> Now {
         self.header.at
+    }
+
+    fn ledger_id(&self) -> Result<String, LedgerError> {
+        Ok(self.meta.id.clone())
     }
 
     fn claim(&self, repo: &str, issue: &IssueId) -> Result<Claim, LedgerError> {

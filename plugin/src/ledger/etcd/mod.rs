@@ -264,8 +264,4 @@ impl Ledger for EtcdLedger {
             })
         })
     }
-
-    fn id(&self, when: When<'_>) -> Result<String, LedgerError> {
-        self.look(when, |begun| Ok(begun.id().to_owned()))
-    }
 }

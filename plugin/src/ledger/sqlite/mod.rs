@@ -287,12 +287,4 @@ impl Ledger for SqliteLedger {
             })
         })
     }
-
-    fn id(&self, _: When<'_>) -> Result<String, LedgerError> {
-        self.look(|connection| {
-            connection
-                .query_row("SELECT id FROM ledger", [], |row| row.get(0))
-                .map_err(|error| ledger_error(&self.path, error))
-        })
-    }
 }

@@ -125,6 +125,12 @@ impl View for SqliteTransaction<'_> {
         self.now
     }
 
+    fn ledger_id(&self) -> Result<String, LedgerError> {
+        self.connection
+            .query_row("SELECT id FROM ledger", [], |row| row.get(0))
+            .map_err(|error| self.sql(error))
+    }
+
     fn claim(&self, repo: &str, issue: &IssueId) -> Result<Claim, LedgerError> {
         let key = params![repo, issue.as_str()];
         let found = self.rows(repo, &claim_query(), key, rows::lease)?;
