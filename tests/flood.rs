@@ -2,8 +2,9 @@
 //! clients that do not read, do not go on or do not stop. Whatever one does costs
 //! the server a bounded amount of memory, and nobody else their answer.
 
+use std::cell::Cell;
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Barrier};
@@ -393,6 +394,108 @@ fn clients_that_never_read_cost_a_bounded_amount_and_nobody_waits() {
         drop((input, output));
         server.wait().unwrap();
     }
+    assert_eq!(other.end(), 0);
+}
+
+/// How many bytes a process has written until now.
+fn written(pid: u32) -> u64 {
+    let counts = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+    let count = counts.lines().find_map(|line| line.strip_prefix("wchar: "));
+    count.unwrap().parse().unwrap()
+}
+
+/// The issues of a reply to `list`.
+fn listed(reply: &Value) -> Vec<&str> {
+    let leases = reply["reply"]["leases"].as_array().unwrap();
+    let issues = leases.iter().map(|lease| lease["issue"].as_str());
+    issues.map(Option::unwrap).collect()
+}
+
+/// Thousands of requests at once, of which some have large answers, and an answer
+/// is read a piece at a time, with something else done in between.
+#[test]
+fn a_client_that_reads_slowly_gets_every_answer_and_is_in_nobodys_way() {
+    const REQUESTS: u64 = 2_000;
+    let forge = of_any_issue("\twrite = *\n");
+    let elsewhere = "acme/elsewhere.git";
+    git(
+        &forge.add_repo(elsewhere),
+        &["config", "claim.tracker", "none"],
+    );
+    let alice = forge.client("alice");
+    alice.ok("git claim issue-1 --ttl 1h");
+    forge.ledger().repeat("issue-1", 1_000);
+    let mut ssh = alice
+        .std_ssh(format!("collab-lease serve {REPO}"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut input, output) = (ssh.stdin.take().unwrap(), ssh.stdout.take().unwrap());
+    let mut output = BufReader::with_capacity(1, output);
+    let mut all = String::new();
+    input.write_all(b"{\"op\":\"list\"}\n").unwrap();
+    output.read_line(&mut all).unwrap();
+    let all: Value = serde_json::from_str(&all).unwrap();
+    assert_eq!(listed(&all).len(), 1_000);
+    let &[server] = our_servers(forge.servers()).as_slice() else {
+        panic!("one server");
+    };
+    let (lone, before) = (peak(server), written(server));
+
+    let asking = std::thread::spawn(move || {
+        for id in 0..REQUESTS {
+            let request = match id % 200 {
+                0 => json!({"id":id,"op":"list"}),
+                n => json!({"id":id,"op":"show","issue":format!("issue-{n}")}),
+            };
+            input.write_all(format!("{request}\n").as_bytes()).unwrap();
+        }
+        input
+    });
+    // What it writes before anything is read fills the way, and no more.
+    let seen = Cell::new(before);
+    eventually("a server that waits for its reader", || {
+        let last = seen.replace(written(server));
+        last > before && seen.get() == last
+    });
+    let unread = seen.get() - before;
+
+    let mut other = forge.client("bob").person().std_command("ssh", alice.dir());
+    other.args(["forge", &format!("collab-lease serve {elsewhere}")]);
+    let mut other = Connection::of(other);
+    let mut output = output.into_inner();
+    let (mut read, mut text, mut answers) = (0, Vec::new(), 0);
+    let mut sizes = [1, 7, 300, 64 * 1024].into_iter().cycle();
+    while answers < REQUESTS {
+        let mut piece = vec![0; sizes.next().unwrap()];
+        if piece.len() == 1 {
+            let take = json!({"op":"acquire","issue":"one","session":"s"});
+            assert_eq!(other.ask(&take)["exit"], 0);
+        }
+        let got = output.read(&mut piece).unwrap();
+        assert_ne!(got, 0, "{answers} answers");
+        read += got as u64;
+        text.extend_from_slice(&piece[..got]);
+        while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = text.drain(..=end).collect();
+            let answer: Value = serde_json::from_slice(&line).unwrap();
+            assert_eq!(
+                (&answer["id"], &answer["exit"]),
+                (&json!(answers), &json!(0))
+            );
+            match answers % 200 {
+                0 => assert_eq!(listed(&answer), listed(&all)),
+                n => assert_eq!(answer["reply"]["issue"], format!("issue-{n}")),
+            }
+            answers += 1;
+        }
+    }
+    assert!(text.is_empty());
+    assert!(unread < read, "{unread} of {read} bytes");
+    assert!(peak(server) < lone + MORE, "{lone}, {}", peak(server));
+    drop(asking.join().unwrap());
+    assert!(ssh.wait().unwrap().success());
     assert_eq!(other.end(), 0);
 }
 
