@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod alike;
 mod peers;
 mod pushes;
 #[path = "../support/mod.rs"]
@@ -271,6 +272,12 @@ fn denied(forge: &Forge, rows: &mut Vec<Row>) {
         Target::AtMost(1.05, "one that is not there"),
         || several(REPO),
         || several("acme/nix.git"),
+    ));
+    rows.extend(alike::rows(
+        "how unlike the times of one call are",
+        "by chance, 99 of 100 times",
+        || ask(REPO),
+        || ask("acme/nix.git"),
     ));
 }
 
