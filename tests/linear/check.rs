@@ -10,7 +10,8 @@
 //! broke its word, be it only about generations.
 //!
 //! A request without an answer may have been done at any time since it was sent,
-//! or never. It is put where a generation is missing that nobody was told of.
+//! or never, but no later than a server lives. It is put where a generation is
+//! missing that nobody was told of.
 //! What is known of it is then what others saw. Where several could have been
 //! it, each of them is followed.
 //!
@@ -18,6 +19,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use git_claim_api::reply::{Status, Tenure};
@@ -36,6 +38,10 @@ pub enum Time<'a> {
     /// these spans of moments. The ends that it shows are what it expects.
     Ledger { but_for: &'a [(u64, u64)] },
 }
+
+/// How long after it was sent a request may still be done, in nanoseconds: many
+/// times what a server gives itself, as it may be stopped meanwhile.
+const LIVES: u64 = 120 * 1_000_000_000;
 
 /// What was checked.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -104,6 +110,7 @@ pub fn check(history: &[Operation], log: &[Logged], time: Time<'_>) -> Result<Su
     }
     once_in_all(history)?;
     let repeated = repeated(history);
+    let over = over(history, &repeated);
     for (issue, story) in stories(history) {
         let log = logs.remove(issue).unwrap_or_default();
         let checked = Checker {
@@ -111,6 +118,7 @@ pub fn check(history: &[Operation], log: &[Logged], time: Time<'_>) -> Result<Su
             story: &story,
             log: &log,
             repeated: &repeated,
+            over: &over,
             time,
         }
         .run(&mut summary);
@@ -159,6 +167,28 @@ fn repeated(history: &[Operation]) -> BTreeSet<&str> {
         _ => None,
     });
     ids.filter(|id| !once.insert(*id)).collect()
+}
+
+/// Those ids, by when no request with it can be done any more.
+fn over<'a>(history: &'a [Operation], repeated: &BTreeSet<&'a str>) -> BTreeSet<(u64, &'a str)> {
+    let mut last: BTreeMap<&str, u64> = BTreeMap::new();
+    for op in history {
+        if let What::Acquire { id, .. } | What::Next { id, .. } = &op.ask.what
+            && repeated.contains(id.as_str())
+        {
+            let over = last.entry(id).or_default();
+            *over = (*over).max(over_at(op));
+        }
+    }
+    last.into_iter().map(|(id, over)| (over, id)).collect()
+}
+
+/// The moment from which the request can't be done any more.
+fn over_at(op: &Operation) -> u64 {
+    match &op.answer {
+        Some((end, _)) => *end,
+        None => op.start.saturating_add(LIVES),
+    }
 }
 
 /// What is known of one issue.
@@ -250,6 +280,7 @@ struct Checker<'a> {
     /// Who held each tenure, by token, as the ledger says in the end.
     log: &'a BTreeMap<u64, &'a str>,
     repeated: &'a BTreeSet<&'a str>,
+    over: &'a BTreeSet<(u64, &'a str)>,
     time: Time<'a>,
 }
 
@@ -263,7 +294,13 @@ impl Checker<'_> {
             issue: Issue::default(),
             used: BTreeSet::new(),
         }];
+        // All that follows was done behind this moment.
+        let mut now = 0;
+        let mut over = self.over.iter().peekable();
         for generation in 0..=last {
+            while let Some((_, id)) = over.next_if(|(end, _)| *end < now) {
+                paths = forget(paths, id);
+            }
             if generation > 0 {
                 summary.changes += 1;
                 paths = match self.change_at(generation) {
@@ -271,10 +308,12 @@ impl Checker<'_> {
                     None => {
                         summary.unanswered_changes += 1;
                         let deadline = first_end_behind[&generation];
-                        self.unanswered(&paths, generation, deadline)?
+                        self.unanswered(&paths, generation, now..=deadline)?
                     }
                 };
             }
+            let starts = self.sights(generation).map(|s| self.history[s.op].start);
+            now = starts.max().map_or(now, |start| now.max(start));
             // Those who saw it held tell more than those who did not.
             let mut sights: Vec<Sight<'_>> = self.sights(generation).copied().collect();
             sights.retain(|sight| !sight.is_change());
@@ -458,12 +497,12 @@ impl Checker<'_> {
     }
 
     /// What requests without an answer can have made of the issue at
-    /// `generation`; they were sent before `deadline`.
+    /// `generation`, which was made some time within `when`.
     fn unanswered(
         &self,
         paths: &[Path],
         generation: u64,
-        deadline: u64,
+        when: RangeInclusive<u64>,
     ) -> Result<Vec<Path>, Violation> {
         let mut on = Vec::new();
         for path in paths {
@@ -481,7 +520,9 @@ impl Checker<'_> {
             }
             for op in self.story.lost.values().flatten() {
                 let operation = &self.history[*op];
-                if operation.start > deadline || path.used.contains(op) {
+                let may_be_done =
+                    operation.start <= *when.end() && over_at(operation) >= *when.start();
+                if !may_be_done || path.used.contains(op) {
                     continue;
                 }
                 for is_live in path.issue.may_be_live() {
@@ -622,6 +663,19 @@ impl Checker<'_> {
             Rc::make_mut(&mut issue.begun).remove(held.note.as_str());
         }
     }
+}
+
+/// The same paths without what they know of requests with that id.
+fn forget(paths: Vec<Path>, id: &str) -> Vec<Path> {
+    if !paths.iter().any(|path| path.issue.begun.contains(id)) {
+        return paths;
+    }
+    let mut rest = Vec::new();
+    for mut path in paths {
+        Rc::make_mut(&mut path.issue.begun).remove(id);
+        add(&mut rest, path);
+    }
+    rest
 }
 
 /// Adds a path, unless there is one already that can't be told from it.
