@@ -52,9 +52,12 @@ torture:
 fuzz: export FUZZ_INPUTS ?= 10000000
 fuzz:
 	$(CARGO) build --workspace --locked --profile fuzz
-	$(CARGO) test --locked --profile fuzz -p git-claim-plugin --test plugin -- --nocapture fuzz::
+	$(CARGO) test --locked --profile fuzz -p git-claim-plugin --lib --test plugin -- --nocapture \
+		fuzz:: a_file_of_beads_says
+	$(CARGO) test --locked --profile fuzz -p git-claim-server --lib -- --nocapture \
+		whatever_is_set_is_understood_or_refused
 	$(CARGO) test --locked --profile fuzz -p git-claim --lib -- --nocapture \
-		urls_are_read_as_git_reads_them whatever_git_lists_is_read_or_refused
+		urls_are_read_as_git_reads_them where_a_url_leads whatever_git_lists_is_read_or_refused
 	$(CARGO) test --locked --profile fuzz -p git-claim --test e2e -- --nocapture \
 		fuzz:: structs_of_any_size
 

@@ -36,6 +36,8 @@ pub enum BadUrl {
     StrangeHost,
     #[error("its path begins with `-`")]
     StrangePath,
+    #[error("it holds control characters")]
+    ControlCharacters,
     #[error("it is not UTF-8 once it is decoded")]
     NotUtf8,
 }
@@ -43,7 +45,7 @@ pub enum BadUrl {
 /// Reads a URL.
 ///
 /// # Errors
-/// What git refuses too.
+/// What git refuses too, or ssh and the server behind it.
 pub fn parse(url: &str) -> Result<Location, BadUrl> {
     if let Some(helper) = helper(url) {
         return Ok(Location::Other(helper.to_owned()));
@@ -153,6 +155,9 @@ fn ssh(host_and_port: &str, path: &str) -> Result<Location, BadUrl> {
     if path.is_empty() {
         return Err(BadUrl::NoPath);
     }
+    if host.chars().chain(path.chars()).any(char::is_control) {
+        return Err(BadUrl::ControlCharacters);
+    }
     Ok(Location::Ssh(Ssh {
         host,
         port,
@@ -204,10 +209,9 @@ mod tests {
     use std::process::Command;
 
     use proptest::prelude::*;
-    use proptest::sample::select;
 
     use super::*;
-    use crate::fuzz::{fuzz, same};
+    use crate::fuzz::{QUICK, fuzz, of, same};
 
     /// What git makes of a URL, in its own words.
     fn git_says(url: &str) -> Option<String> {
@@ -257,6 +261,72 @@ mod tests {
         !url.is_empty() && !url.starts_with('-') && !url.contains(|c: char| c.is_control())
     }
 
+    fn pieces() -> impl Strategy<Value = Vec<u8>> {
+        of(
+            &[
+                "ssh", "git+ssh", "file", "://", ":", "/", "//", "~", "host", "user", "@", "[",
+                "]", "::1", "22", "99999", "-o", "%20", "%2f", "%", "%ff", "a b", ".", "..", "é",
+                "0", "22x",
+            ],
+            9,
+        )
+    }
+
+    /// `text` with each of its bytes percent-encoded.
+    fn encoded(text: &str) -> String {
+        text.bytes().map(|byte| format!("%{byte:02x}")).collect()
+    }
+
+    /// Other ways to write down where a URL leads.
+    fn written_again(Ssh { host, port, path }: &Ssh) -> Vec<String> {
+        // What brackets and colons mean in the wrong place is git's to know.
+        let is_plain = !host.contains([':', '[', ']', '/']);
+        if !is_plain || path.starts_with(':') || path.contains("@[") {
+            return Vec::new();
+        }
+        let rest = match (port, path.as_bytes()) {
+            (Some(port), [b'/', second, ..]) if *second != b'~' => format!("{host}:{port}{path}"),
+            (None, [b'/', second, ..]) if *second != b'~' => format!("{host}{path}"),
+            (Some(port), [b'~', ..]) => format!("{host}:{port}/{path}"),
+            (None, [b'~', ..]) => format!("{host}/{path}"),
+            (None, [_, b'~', ..]) | (Some(_), _) => return Vec::new(),
+            (None, _) => return vec![format!("{host}:{path}")],
+        };
+        let plain = (!rest.contains('%')).then(|| format!("ssh://{rest}"));
+        plain
+            .into_iter()
+            .chain([format!("git+ssh://{}", encoded(&rest))])
+            .collect()
+    }
+
+    #[test]
+    fn where_a_url_leads_is_no_option_and_written_again_it_leads_there() {
+        fuzz("url", QUICK, pieces(), |input| {
+            let url = String::from_utf8_lossy(input);
+            let Ok(location) = parse(&url) else {
+                return Ok(());
+            };
+            match &location {
+                Location::Ssh(ssh) => {
+                    for text in [&ssh.host, &ssh.path] {
+                        prop_assert!(!text.is_empty() && !text.starts_with('-'), "{ssh:?}");
+                        prop_assert!(!text.contains(char::is_control), "{ssh:?}");
+                    }
+                    for url in written_again(ssh) {
+                        same(&parse(&url).as_ref(), &Ok(&location))?;
+                    }
+                }
+                Location::Local(path) => {
+                    prop_assert!(url.ends_with(path.as_str()) || url.contains('%'))
+                }
+                Location::Other(name) => {
+                    prop_assert!(url.starts_with(name.as_str()) && !name.starts_with('-'));
+                }
+            }
+            Ok(())
+        });
+    }
+
     #[test]
     fn urls_are_read_as_git_reads_them() {
         let inside = Command::new("git")
@@ -267,15 +337,7 @@ mod tests {
         if !inside.status.success() {
             return; // a source package without a repository has no oracle
         }
-        let pieces = select(
-            &[
-                "ssh", "git+ssh", "file", "://", ":", "/", "//", "~", "host", "user", "@", "[",
-                "]", "::1", "22", "99999", "-o", "%20", "%2f", "%", "%ff", "a b", ".", "..", "é",
-                "0", "22x",
-            ][..],
-        );
-        let own = prop::collection::vec(pieces, 1..9).prop_map(|p| p.concat().into_bytes());
-        fuzz("url", 200, own, |input| {
+        fuzz("url", 200, pieces(), |input| {
             let Ok(url) = std::str::from_utf8(input) else {
                 return Ok(());
             };
@@ -297,6 +359,8 @@ mod tests {
             (":path", BadUrl::NoHost),
             ("ssh:///path", BadUrl::NoHost),
             ("ssh://host/%ff", BadUrl::NotUtf8),
+            ("ssh://host%0a/path", BadUrl::ControlCharacters),
+            ("host:pa\x1bth", BadUrl::ControlCharacters),
         ] {
             assert_eq!(parse(url), Err(why), "{url}");
         }

@@ -24,6 +24,13 @@ compile_error!("git-claim-plugin must be built with panic=unwind: a panic may no
 pub mod abi;
 mod brought;
 pub mod claim;
+#[cfg(test)]
+#[path = "../../tests/fuzz"]
+mod fuzz {
+    pub mod harness;
+    pub mod issues;
+    pub mod rows;
+}
 pub mod host;
 mod input;
 pub mod ledger;

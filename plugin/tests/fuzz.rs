@@ -12,11 +12,9 @@ use git_claim_api::serve::{self, Op};
 use git_claim_api::settings::PluginSettings;
 use git_claim_api::verb::{RepoArg, Request};
 use git_claim_api::words;
-use git2::{FileMode, ObjectType, Oid, Repository};
+use git2::{FileMode, ObjectType, Repository};
 use proptest::prelude::*;
-use proptest::sample::select;
-use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::Connection;
 use serde_json::Value;
 
 use crate::ledger::{TYPELESS, is_bearable, over};
@@ -24,13 +22,14 @@ use crate::support::{Forge, memory};
 
 #[path = "../../tests/fuzz/harness.rs"]
 mod harness;
+#[path = "../../tests/fuzz/issues.rs"]
+mod issues;
+#[path = "../../tests/fuzz/rows.rs"]
+mod rows;
 
-use harness::{Checked, QUICK, bytes, fuzz, same};
-
-/// Some of `pieces`, one behind the other.
-fn of(pieces: &'static [&'static str], most: usize) -> impl Strategy<Value = Vec<u8>> {
-    prop::collection::vec(select(pieces), 0..most).prop_map(|pieces| pieces.concat().into_bytes())
-}
+use harness::{Checked, QUICK, bytes, fuzz, of, same};
+use issues::{beads_pieces, commit, git_bug, git_bug_pieces, git_issue, git_issue_pieces};
+use rows::{put_rows, rows_pieces};
 
 #[test]
 fn words_are_split_or_refused_and_quoting_is_undone() {
@@ -348,113 +347,28 @@ impl Issues {
     }
 }
 
-/// A commit over `tree`, with `message` behind `parents`.
-fn commit(tree: Oid, parents: &[Oid], message: &[u8]) -> Vec<u8> {
-    let mut raw = format!("tree {tree}\n");
-    for parent in parents {
-        raw.push_str(&format!("parent {parent}\n"));
-    }
-    raw.push_str("author t <t@e> 1700000000 +0000\ncommitter t <t@e> 1700000000 +0000\n\n");
-    let mut raw = raw.into_bytes();
-    raw.extend_from_slice(message);
-    raw
-}
-
-/// The messages of an issue's commits, divided by NUL, the oldest first. One
-/// that begins with `raw ` is a commit as it stands behind that.
 #[test]
 fn commits_of_git_issue_are_read_or_refused() {
     let issues = Issues::of("git-issue");
-    let own = of(
-        &[
-            "Title",
-            "\n\n",
-            "State: ",
-            "closed",
-            "open",
-            "Title: ",
-            "x",
-            "\n",
-            "\0",
-            ": ",
-            "raw ",
-            "tree ",
-            "parent ",
-            "é",
-            "Labels: a, b",
-        ],
-        24,
-    );
-    fuzz("git-issue", 100, own, |input| {
+    fuzz("git-issue", 100, git_issue_pieces(), |input| {
         let repository = issues.repository();
-        let odb = repository.odb().unwrap();
-        let tree = odb.write(ObjectType::Tree, b"").unwrap();
-        let mut parents = Vec::new();
-        for message in input.split(|byte| *byte == 0) {
-            let raw = match message.strip_prefix(b"raw ") {
-                Some(raw) => raw.to_vec(),
-                None => commit(tree, &parents, message),
-            };
-            parents = vec![odb.write(ObjectType::Commit, &raw).unwrap()];
-        }
+        let tip = git_issue(&repository.odb().unwrap(), input);
         let name = format!("refs/issues/{ISSUE}");
         fs::create_dir_all(issues.path.join("refs/issues")).unwrap();
-        fs::write(issues.path.join(&name), format!("{}\n", parents[0])).unwrap();
+        fs::write(issues.path.join(&name), format!("{tip}\n")).unwrap();
         issues.are_served(&ISSUE[..8])
     });
 }
 
-/// The blobs `ops` of an issue's commits, divided by NUL, the oldest first; what
-/// stands behind a `\x01` are names in the commit's tree, divided by blanks.
 #[test]
 fn packs_of_git_bug_are_read_or_refused() {
     let issues = Issues::of("git-bug");
-    let own = of(
-        &[
-            "{\"ops\":[",
-            "{\"type\":1,\"title\":\"x\"}",
-            "{\"type\":4,\"status\":2}",
-            ",",
-            "]}",
-            "\0",
-            "\u{1}",
-            "version-4",
-            " ",
-            "edit-clock-1",
-            "create-clock-",
-            "99",
-            "{\"type\":2,\"title\":null}",
-            "\"version\":3",
-            "null",
-        ],
-        24,
-    );
-    fuzz("git-bug", 100, own, |input| {
+    fuzz("git-bug", 100, git_bug_pieces(), |input| {
         let repository = issues.repository();
-        let odb = repository.odb().unwrap();
-        let empty = odb.write(ObjectType::Blob, b"").unwrap();
-        let mut parents = Vec::new();
-        for pack in input.split(|byte| *byte == 0) {
-            let mut parts = pack.splitn(2, |byte| *byte == 1);
-            let ops = odb.write(ObjectType::Blob, parts.next().unwrap()).unwrap();
-            let mut entries: Vec<(Vec<u8>, Oid)> = vec![(b"ops".to_vec(), ops)];
-            let names = parts.next().unwrap_or_default().split(|byte| *byte == b' ');
-            let names = names.filter(|name| !name.is_empty());
-            entries.extend(names.map(|name| (name.to_vec(), empty)));
-            let mut tree = Vec::new();
-            for (name, oid) in entries {
-                tree.extend_from_slice(b"100644 ");
-                tree.extend_from_slice(&name);
-                tree.push(0);
-                tree.extend_from_slice(oid.as_bytes());
-            }
-            let tree = odb.write(ObjectType::Tree, &tree).unwrap();
-            let raw = commit(tree, &parents, b"");
-            parents = vec![odb.write(ObjectType::Commit, &raw).unwrap()];
-        }
+        let tip = git_bug(&repository.odb().unwrap(), input);
         fs::create_dir_all(issues.path.join("refs/bugs")).unwrap();
         let name = issues.path.join(format!("refs/bugs/{BUG}"));
-        fs::write(name, format!("{}\n", parents[0])).unwrap();
+        fs::write(name, format!("{tip}\n")).unwrap();
         issues.are_served(&BUG[..8])
     });
 }
@@ -462,27 +376,7 @@ fn packs_of_git_bug_are_read_or_refused() {
 #[test]
 fn a_file_of_beads_is_read_or_refused() {
     let issues = Issues::of("beads");
-    let own = of(
-        &[
-            "{\"id\":",
-            "\"a-1\"",
-            "\"a-2\"",
-            ",\"status\":\"open\"",
-            ",\"status\":\"closed\"",
-            ",\"priority\":",
-            "0",
-            "-9",
-            "}",
-            "\n",
-            ",\"dependencies\":[{\"depends_on_id\":",
-            ",\"type\":\"blocks\"}]",
-            ",\"title\":null",
-            ",\"_type\":\"memory\"",
-            ",\"is_template\":true",
-        ],
-        24,
-    );
-    fuzz("beads", 100, own, |input| {
+    fuzz("beads", 100, beads_pieces(), |input| {
         let repository = issues.repository();
         let file = repository.blob(input).unwrap();
         let mut folder = repository.treebuilder(None).unwrap();
@@ -502,63 +396,6 @@ fn a_file_of_beads_is_read_or_refused() {
     });
 }
 
-/// A value of any kind that SQLite knows: the first byte says which.
-fn value(said: &[u8]) -> ToSqlOutput<'_> {
-    let (kind, rest) = said.split_first().unwrap_or((&b'n', &[]));
-    let number = str::from_utf8(rest).unwrap_or_default();
-    ToSqlOutput::Borrowed(match kind {
-        b'i' => ValueRef::Integer(number.parse().unwrap_or(0)),
-        b'r' => ValueRef::Real(number.parse().unwrap_or(0.5)),
-        // Which may be no UTF-8.
-        b't' => ValueRef::Text(rest),
-        b'b' => ValueRef::Blob(rest),
-        _ => ValueRef::Null,
-    })
-}
-
-/// Puts in rows of an older server: divided by `\x1e`, and their values by `\x1f`.
-fn put_rows(into: &Connection, input: &[u8]) {
-    let mut insert = into
-        .prepare_cached(
-            "INSERT OR REPLACE INTO leases
-             (repo, issue_id, holder, token, acquired_at, expires_at) VALUES (?, ?, ?, ?, ?, ?)",
-        )
-        .unwrap();
-    for row in input.split(|byte| *byte == 0x1e) {
-        let mut values = row.split(|byte| *byte == 0x1f);
-        let row: [ToSqlOutput<'_>; 6] =
-            std::array::from_fn(|_| value(values.next().unwrap_or_default()));
-        insert.execute(params_from_iter(row)).unwrap();
-    }
-}
-
-fn rows() -> impl Strategy<Value = Vec<u8>> {
-    of(
-        &[
-            "tr.git\x1ft1\x1f",
-            "tr.git\x1ft",
-            "tann",
-            "n",
-            "i",
-            "r",
-            "b",
-            "t",
-            "\x1f",
-            "\x1f",
-            "\x1f",
-            "\x1e",
-            "5",
-            "1788609600",
-            "1e300",
-            "9223372036854775807",
-            "-1",
-            "1",
-            "é",
-        ],
-        24,
-    )
-}
-
 /// A ledger's file at `path`, as an older server may leave it.
 fn leave(path: &Path, input: &[u8]) {
     let older = Connection::open(path).unwrap();
@@ -573,7 +410,7 @@ fn leave(path: &Path, input: &[u8]) {
 
 #[test]
 fn an_older_servers_file_is_brought_up_to_date_or_refused() {
-    fuzz("old-ledger", 20, rows(), |input| {
+    fuzz("old-ledger", 20, rows_pieces(), |input| {
         let dir = TempDir::new_in(memory()).unwrap();
         leave(&dir.path().join("collab.db"), input);
         is_bearable(&over(dir), "old-ledger");
@@ -590,7 +427,7 @@ fn what_an_older_server_writes_is_read_or_refused() {
     let forge = over(dir);
     assert_eq!(forge.ask("ann", "acquire r.git 1 --session s1").exit, 0);
     let older = Connection::open(path).unwrap();
-    fuzz("old-row", 100, rows(), |input| {
+    fuzz("old-row", 100, rows_pieces(), |input| {
         older
             .execute_batch("BEGIN; DELETE FROM leases; DELETE FROM tenures;")
             .unwrap();

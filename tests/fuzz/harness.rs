@@ -206,3 +206,10 @@ impl Change {
 pub fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..200)
 }
+
+/// Some of `pieces`, one behind the other.
+#[allow(dead_code)] // the same
+pub fn of(pieces: &'static [&'static str], most: usize) -> impl Strategy<Value = Vec<u8>> {
+    let pieces = prop::collection::vec(prop::sample::select(pieces), 0..most);
+    pieces.prop_map(|pieces| pieces.concat().into_bytes())
+}

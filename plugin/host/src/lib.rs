@@ -15,6 +15,12 @@ pub mod cli;
 pub mod collab_lease;
 pub mod environment;
 pub mod forgejo;
+#[cfg(test)]
+#[path = "../../../tests/fuzz"]
+mod fuzz {
+    pub mod config;
+    pub mod harness;
+}
 pub mod gitolite;
 pub mod hook;
 pub mod host;

@@ -392,8 +392,11 @@ mod tests {
     use assert_fs::TempDir;
     use assert_fs::prelude::*;
     use git_claim_api::access::Access;
+    use proptest::prelude::*;
 
     use super::*;
+    use crate::fuzz::config::{a_stranger_may, config_pieces};
+    use crate::fuzz::harness::{QUICK, fuzz};
 
     fn read(text: &str) -> Result<Settings, BadSettings> {
         let folder = TempDir::new().unwrap();
@@ -515,6 +518,57 @@ mod tests {
             assert!(message.contains(error), "{text}: {message}");
             assert!(!message.contains("/proc/"), "{message}");
         }
+    }
+
+    /// The keys and values of a text, read line by line: what git's syntax has
+    /// besides is left to libgit2.
+    fn lines(text: &str) -> Vec<(String, &str)> {
+        let mut section = String::new();
+        let mut lines = Vec::new();
+        for line in text.lines() {
+            let line = line.trim();
+            if let Some(header) = line.strip_prefix('[') {
+                let header = header.trim_end_matches([']', '"']);
+                section = match header.split_once(" \"") {
+                    Some((name, below)) => format!("{}.{below}", name.to_ascii_lowercase()),
+                    None => header.to_ascii_lowercase(),
+                };
+            } else if let Some((name, value)) = line.split_once('=') {
+                let name = name.trim().to_ascii_lowercase();
+                lines.push((format!("{section}.{name}"), value.trim()));
+            }
+        }
+        lines
+    }
+
+    #[test]
+    fn whatever_is_set_is_understood_or_refused() {
+        fuzz("server-config", QUICK, config_pieces(), |input| {
+            let text = String::from_utf8_lossy(input);
+            let mut settings = Settings::default();
+            for (key, value) in lines(&text) {
+                if let Err(error) = settings.set(&key, value) {
+                    prop_assert!(!error.to_string().is_empty());
+                }
+                if let Some(written) = written_key::find(&text, &key) {
+                    prop_assert!((1..=text.lines().count()).contains(&written.line));
+                }
+            }
+            let stranger = settings.rules.highest("a-stranger", &settings.groups);
+            prop_assert!(!a_stranger_may(stranger, input));
+            for path in [&settings.repos_dir, &settings.plugin, &settings.etcd.ca] {
+                prop_assert!(path.as_ref().is_none_or(|path| path.is_absolute()));
+            }
+            if settings.check_groups().is_ok() {
+                let named = settings.rules.groups();
+                prop_assert!(
+                    named
+                        .into_iter()
+                        .all(|group| settings.groups.contains_key(group))
+                );
+            }
+            Ok(())
+        });
     }
 
     #[test]

@@ -55,6 +55,7 @@ struct Dependency {
     kind: String,
 }
 
+#[cfg_attr(test, derive(Debug, PartialEq))]
 struct Bead {
     title: Option<String>,
     priority: i64,
@@ -292,7 +293,64 @@ fn broken(error: &Unreadable) -> TrackerError {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::fuzz::harness::{QUICK, fuzz, same};
+    use crate::fuzz::issues::beads_pieces;
+
+    /// Which issues the lines hold, and whether they are open: read by their words
+    /// alone.
+    fn written(lines: &[&[u8]]) -> serde_json::Result<BTreeMap<String, bool>> {
+        let mut issues = BTreeMap::new();
+        for line in lines.iter().filter(|line| !line.trim_ascii().is_empty()) {
+            let line: Value = serde_json::from_slice(line)?;
+            let word = |key: &str| line.get(key).and_then(Value::as_str);
+            if matches!(word("_type"), None | Some("issue")) {
+                let is_open = !matches!(word("status"), Some("closed" | "tombstone"));
+                issues.insert(word("id").unwrap_or_default().to_owned(), is_open);
+            }
+        }
+        Ok(issues)
+    }
+
+    #[test]
+    fn a_file_of_beads_says_what_its_lines_say_in_any_order() {
+        let git = Repository::from_odb(git2::Odb::new().unwrap()).unwrap();
+        fuzz("beads", QUICK, beads_pieces(), |input| {
+            let lines: Vec<&[u8]> = input.split(|byte| *byte == b'\n').collect();
+            let turned: Vec<&[u8]> = lines.iter().rev().copied().collect();
+            let read = parse(input).ok();
+            same(&parse(&turned.join(&b'\n')).ok(), &read)?;
+            let Some(read) = read else {
+                return Ok(());
+            };
+            let open: BTreeMap<String, bool> = read
+                .iter()
+                .map(|(id, bead)| (id.to_string(), bead.is_open))
+                .collect();
+            // What is no text counts where nobody looks at it.
+            if let Ok(written) = written(&lines) {
+                same(&open, &written)?;
+            }
+            let beads = Beads {
+                git: &git,
+                read: OnceCell::from(read),
+            };
+            let mut last = None;
+            for issue in beads.ready().unwrap() {
+                let id = issue.unwrap().id;
+                let bead = &beads.beads().unwrap()[&id];
+                let blocked = bead.blockers.iter().any(|id| open.get(id) == Some(&true));
+                prop_assert!(bead.is_open && !bead.is_put_off && !blocked, "{id}");
+                let place = Some((bead.priority, id));
+                prop_assert!(last < place);
+                last = place;
+            }
+            Ok(())
+        });
+    }
 
     #[test]
     fn a_broken_line_is_named_by_its_number() {

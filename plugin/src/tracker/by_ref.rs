@@ -14,7 +14,7 @@ use super::unreadable::Unreadable;
 use super::{Issue, TrackerError};
 
 /// The most that is read for one issue, in bytes.
-const MAX_ISSUE: usize = 16 * 1024 * 1024;
+pub const MAX_ISSUE: usize = 16 * 1024 * 1024;
 
 /// How many matches an error about an ambiguous prefix names.
 const NAMED: usize = 3;

@@ -20,6 +20,8 @@ mod beads;
 mod by_ref;
 mod chain;
 mod command;
+#[cfg(test)]
+mod fuzz;
 mod git_bug;
 mod git_issue;
 mod objects;

@@ -5,6 +5,8 @@ mod beside;
 mod connection;
 mod copy;
 pub mod file;
+#[cfg(test)]
+mod fuzz;
 pub mod queue;
 mod rows;
 mod schema;
