@@ -2,7 +2,7 @@
 //! killed and stopped, and the server's clock jumps. What the clients were
 //! answered must be linearizable.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -141,11 +141,14 @@ impl Tormented<'_> {
         let prefix = format!("p{}", self.number);
         let mut walker = Walker::new(me.clone(), &prefix, backlog(), None);
         let mut history = Vec::new();
+        let mut sent = BTreeSet::new();
         while !self.run.is_over.load(Ordering::Relaxed) {
             self.run.await_blow();
             let ask = walker.ask();
-            // The admin has a worktree elsewhere.
-            let is_typed = ask.client == me && self.random.one_in(20);
+            // The admin has a worktree elsewhere; and what is typed is a request of
+            // its own, so it repeats none.
+            let is_new = ask.id().is_none_or(|id| sent.insert(id.to_owned()));
+            let is_typed = is_new && ask.client == me && self.random.one_in(20);
             let start = linear::moment();
             let answer = match typed(&ask).filter(|_| is_typed) {
                 Some(words) => {

@@ -79,6 +79,14 @@ impl Ask {
         }
     }
 
+    /// The request's own id, where a repetition shall begin nothing.
+    pub fn id(&self) -> Option<&str> {
+        match &self.what {
+            What::Acquire { id, .. } | What::Next { id, .. } => Some(id),
+            _ => None,
+        }
+    }
+
     /// The words behind the verb.
     pub fn words(&self, repo: &str) -> String {
         let option = |name: &str, value: Option<u64>| {

@@ -162,10 +162,7 @@ fn once_in_all(history: &[Operation]) -> Result<(), Violation> {
 /// The ids of requests that were made more than once.
 fn repeated(history: &[Operation]) -> BTreeSet<&str> {
     let mut once = BTreeSet::new();
-    let ids = history.iter().filter_map(|op| match &op.ask.what {
-        What::Acquire { id, .. } | What::Next { id, .. } => Some(id.as_str()),
-        _ => None,
-    });
+    let ids = history.iter().filter_map(|op| op.ask.id());
     ids.filter(|id| !once.insert(*id)).collect()
 }
 
@@ -173,8 +170,8 @@ fn repeated(history: &[Operation]) -> BTreeSet<&str> {
 fn over<'a>(history: &'a [Operation], repeated: &BTreeSet<&'a str>) -> BTreeSet<(u64, &'a str)> {
     let mut last: BTreeMap<&str, u64> = BTreeMap::new();
     for op in history {
-        if let What::Acquire { id, .. } | What::Next { id, .. } = &op.ask.what
-            && repeated.contains(id.as_str())
+        if let Some(id) = op.ask.id()
+            && repeated.contains(id)
         {
             let over = last.entry(id).or_default();
             *over = (*over).max(over_at(op));

@@ -239,11 +239,9 @@ impl Issue {
     }
 }
 
+/// That of a request that takes something.
 fn id(ask: &Ask) -> String {
-    match &ask.what {
-        What::Acquire { id, .. } | What::Next { id, .. } => id.clone(),
-        other => panic!("{other:?} takes nothing"),
-    }
+    ask.id().unwrap().to_owned()
 }
 
 /// The time to live that a request asks for.
