@@ -208,6 +208,7 @@ fn valid_port(text: &str) -> Option<u16> {
 mod tests {
     use std::process::Command;
 
+    use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
     use proptest::prelude::*;
 
     use super::*;
@@ -272,9 +273,9 @@ mod tests {
         )
     }
 
-    /// `text` with each of its bytes percent-encoded.
+    /// `text` with all that could mean something percent-encoded.
     fn encoded(text: &str) -> String {
-        text.bytes().map(|byte| format!("%{byte:02x}")).collect()
+        utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
     }
 
     /// Other ways to write down where a URL leads.
