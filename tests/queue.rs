@@ -72,6 +72,31 @@ impl Queue {
     }
 }
 
+/// Where the terminal has gone nobody is impatient any more, and what only a
+/// command knows means nothing to us.
+#[test]
+fn a_hangup_does_not_keep_run_from_giving_back() {
+    let queue = Queue::before(Forge::new());
+    let alice = queue.forge.client("alice");
+    let go = alice.dir().join("go");
+    let work = "until [ -e go ]; do sleep 0.02; done";
+    let mut run = alice.person().std_command("git-claim", alice.dir());
+    run.args(["run", "ae1c051b", "-t", "1h", "--", "sh", "-c", work]);
+    let mut run = run.spawn().unwrap();
+    let is_held = || alice.json("git claims", 0)["leases"] != json!([]);
+    eventually("the claim", is_held);
+    queue.stand_first();
+    fs::write(go, "").unwrap();
+    queue.waiting();
+    let pid = Pid::from_raw(i32::try_from(run.id()).unwrap()).unwrap();
+    for signal in [Signal::HUP, Signal::USR1, Signal::HUP] {
+        kill_process(pid, signal).unwrap();
+    }
+    queue.let_pass();
+    assert!(run.wait().unwrap().success());
+    assert!(!is_held());
+}
+
 /// Whether any process has the other end of the pipe that this one writes to.
 fn is_read(pid: u32) -> bool {
     let Ok(stdout) = fs::read_link(format!("/proc/{pid}/fd/1")) else {

@@ -114,6 +114,23 @@ impl Signals {
         .await
     }
 
+    /// Forgets what was meant for a command that has ended.
+    pub async fn forget(&mut self) {
+        while timeout(ECHO, self.any()).await.is_ok() {}
+    }
+
+    /// The next one by which somebody does not want to wait any longer: where the
+    /// terminal has gone nobody does, and others only a command knows.
+    pub async fn impatient(&mut self) -> i32 {
+        loop {
+            let number = self.any().await;
+            let is_meant = [Number::INT, Number::TERM, Number::QUIT];
+            if is_meant.iter().any(|signal| signal.as_raw() == number) {
+                return number;
+            }
+        }
+    }
+
     /// The next signal that our command has not got already: it is in our own
     /// process group, so what comes from the terminal comes to both.
     pub async fn for_command(&mut self) -> i32 {

@@ -173,9 +173,10 @@ async fn work(args: Args, client: &mut Client, output: &mut Output) -> Result<u8
         }
         Err(lost) => return Err(lost),
     };
+    signals.forget().await;
     tokio::select! {
         left = leave(&claim, after, client, output) => left?,
-        _ = signals.any() => output.warning("stopped before the claim was given back; it runs out by itself"),
+        _ = signals.impatient() => output.warning("stopped before the claim was given back; it runs out by itself"),
     }
     Ok(ended.code)
 }
