@@ -172,7 +172,7 @@ impl Check {
 
     /// Whether pushes are looked at, as those may want who claim there.
     fn fence(&mut self, config: Option<&Path>, name: &str, git_dir: &Path) {
-        let missing = match setup::missing(git_dir) {
+        let missing = match setup::missing(self.kind, git_dir) {
             Ok(missing) => missing,
             Err(error) => {
                 return self.problem(

@@ -37,13 +37,13 @@ pub fn run(kind: Kind, config: Option<&Path>, name: &str) -> Result<u8, Failure>
     let command = command(kind, config)?;
     let mut changed = false;
     for when in [When::PreReceive, When::PostReceive] {
-        let (file, script) = if kind == Kind::Forgejo {
-            // Forgejo writes the hook itself anew, and runs what lies in here.
-            let folder = hooks.join(format!("{}.d", when.name()));
+        let file = hooks.join(place(kind, when));
+        let script = if kind == Kind::Forgejo {
+            let folder = hooks.join(folder_of_forgejo(when));
             fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
-            (folder.join("git-claim"), alone(&command, when))
+            alone(&command, when)
         } else {
-            (hooks.join(when.name()), chained(&command, when))
+            chained(&command, when)
         };
         changed |= install(&git_dir, &file, &script)?;
     }
@@ -54,27 +54,41 @@ pub fn run(kind: Kind, config: Option<&Path>, name: &str) -> Result<u8, Failure>
     Ok(Exit::Done.code())
 }
 
-/// What of this is not in place in the repository whose git directory is
-/// `git_dir`: the hooks first.
+/// Where a hook of ours lies among the hooks.
+fn place(kind: Kind, when: When) -> String {
+    match kind {
+        Kind::Forgejo => format!("{}/git-claim", folder_of_forgejo(when)),
+        Kind::Openssh | Kind::Gitolite | Kind::Local => when.name().to_owned(),
+    }
+}
+
+/// Forgejo writes the hook itself anew, and runs what lies in here.
+fn folder_of_forgejo(when: When) -> String {
+    format!("{}.d", when.name())
+}
+
+/// What of this is not in place in the repository behind `kind` whose git
+/// directory is `git_dir`: the hooks first.
 ///
 /// # Errors
 /// Its config cannot be read.
-pub fn missing(git_dir: &Path) -> Result<Missing, git2::Error> {
+pub fn missing(kind: Kind, git_dir: &Path) -> Result<Missing, git2::Error> {
     let config = git2::Repository::open_bare(git_dir)?.config()?;
     let hooks = match config.get_path("core.hooksPath") {
         Ok(shared) => git_dir.join(shared),
         Err(_) => git_dir.join("hooks"),
     };
-    let is_ours = |when: &When| {
-        let file = hooks.join(when.name());
+    let is_ours = |place: &String| {
+        let file = hooks.join(place);
         // By hand it is put into hooks that several repositories share.
         let has_ours = |text: &[u8]| String::from_utf8_lossy(text).contains(PROGRAM);
         is_executable(&file) && fs::read(&file).is_ok_and(|text| has_ours(&text))
     };
     Ok(Missing {
         hooks: [When::PreReceive, When::PostReceive]
+            .map(|when| place(kind, when))
             .into_iter()
-            .filter(|when| !is_ours(when))
+            .filter(|place| !is_ours(place))
             .collect(),
         push_options: !config.get_bool(PUSH_OPTIONS).is_ok_and(|takes| takes),
     })
@@ -82,8 +96,8 @@ pub fn missing(git_dir: &Path) -> Result<Missing, git2::Error> {
 
 /// What a repository lacks for the fence.
 pub struct Missing {
-    pub hooks: Vec<When>,
-    pub push_options: bool,
+    hooks: Vec<String>,
+    push_options: bool,
 }
 
 impl Missing {
@@ -94,10 +108,7 @@ impl Missing {
 
     /// In words; `None` if nothing is missing.
     pub fn shown(&self) -> Option<String> {
-        let hooks = self
-            .hooks
-            .iter()
-            .map(|when| format!("hooks/{}", when.name()));
+        let hooks = self.hooks.iter().map(|place| format!("hooks/{place}"));
         let options = self.push_options.then(|| PUSH_OPTIONS.to_owned());
         let shown: Vec<String> = hooks.chain(options).collect();
         (!shown.is_empty()).then(|| shown.join(", "))
@@ -289,6 +300,26 @@ mod tests {
     use assert_fs::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn what_is_put_in_place_is_found_there() {
+        for kind in [Kind::Openssh, Kind::Gitolite, Kind::Forgejo, Kind::Local] {
+            let repo = TempDir::new().unwrap();
+            git2::Repository::init_bare(repo.path()).unwrap();
+            let missing = || missing(kind, repo.path()).unwrap();
+            assert!(missing().is_all());
+            for when in [When::PreReceive, When::PostReceive] {
+                let file = hooks_folder(repo.path()).unwrap().join(place(kind, when));
+                fs::create_dir_all(file.parent().unwrap()).unwrap();
+                install(repo.path(), &file, &alone("git-claim-server hook", when)).unwrap();
+                assert!(!missing().is_all());
+            }
+            let shown = missing().shown();
+            assert_eq!(shown.as_deref(), Some(PUSH_OPTIONS), "{kind:?}");
+            take_push_options(repo.path()).unwrap();
+            assert_eq!(missing().shown(), None, "{kind:?}");
+        }
+    }
 
     #[test]
     fn a_hook_is_put_in_place_once_and_what_was_there_is_kept() {
